@@ -45,6 +45,11 @@ pub const MEMBERS_MAX: usize = 255;
 pub const TRANSACTION_OPS_MAX: usize = 10_000;
 /// Latest expiry, in milliseconds since 1970: the last date that JavaScript has.
 pub const EXPIRY_MAX: u64 = 8_640_000_000_000_000;
+/// Most expiries of one counter that were carried out and are not decided, as happens while a member is away.
+/// A further end of the counter is an ordinary delete.
+pub const EXPIRED_MAX: usize = 64;
+/// Most slots of writers that these expiries of one counter name. A further end is an ordinary delete.
+pub const EXPIRED_SLOTS_MAX: usize = 512;
 /// Largest frame that a peer may send, in bytes.
 pub const FRAME_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most writers that a space may have after peers of limited rights brought some or members admitted some.

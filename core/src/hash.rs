@@ -1,5 +1,6 @@
 //! Hashes: SHA-256 (FIPS 180-4) for names and digests, and a fast one for accidents. The fast one is built on the
-//! finish of SplitMix64 (Steele, Lea, Flood 2014). `compact` has the SHA-256 of browsers.
+//! finish of SplitMix64 (Steele, Lea, Flood 2014). `compact` has the SHA-256 of browsers, and
+//! `table` their hash table.
 
 use alloc::vec::Vec;
 #[cfg(not(target_family = "wasm"))]
@@ -7,6 +8,8 @@ use sha2::block_api::compress256;
 
 #[cfg(any(test, target_family = "wasm"))]
 mod compact;
+#[cfg(any(test, target_family = "wasm"))]
+pub(crate) mod table;
 #[cfg(target_family = "wasm")]
 use compact::compress256;
 

@@ -186,7 +186,7 @@
 //!
 //! | folder or file | holds |
 //! |---|---|
-//! | `error`, `bounds`, `hash`, `sort`, `list`, `writer_id`, `once`, `reserved` | the ground: errors, bounds, hashes, names; they name no layer |
+//! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `vector`, `expired`, `writer_id`, `once`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends; they name no layer |
 //! | `layers` | which layers a build has, chosen at one place, and the null object of a part that it lacks |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
@@ -214,6 +214,7 @@ extern crate std;
 pub mod bounds;
 mod consistency;
 mod error;
+mod expired;
 mod forks;
 mod hash;
 mod idempotency;
@@ -231,9 +232,11 @@ mod quota;
 mod rejoin;
 mod replica;
 mod reserved;
+mod sheet;
 mod sort;
 mod state;
 pub mod sync;
+mod vector;
 pub mod wire;
 mod writer_id;
 

@@ -12,7 +12,7 @@
 //! | a write under an idempotency key (`keyed`) | look the key up, then a local write that carries it |
 //! | a message in (`merge`, `admission`) | judge it, make room, join, records and keys, then the version vector |
 //! | a message out (`build`, `scan`) | select, gather, records and keys, assemble |
-//! | duties of a member (`votes`, `absorb`, `collect`, `forget`) | vote, fence, retire, acknowledge, collect, forget: `SyncMachine::tend` |
+//! | duties of a member (`votes`, `absorb`, `expiries`, `collect`, `forget`) | vote, fence, retire, acknowledge, decide on expiries, collect, forget: `SyncMachine::tend` |
 //! | changes of the members (`members`, `role`, `aside`) | a record about a writer, as a local write; what this replica may write; a start on a copy |
 //! | another writer id (`fork`, `rejoin`) | leave the id behind; or take a member's whole state, then make unconfirmed transactions again |
 //! | a store (`snapshot`, `adds`, `restore`) | records since a mark; or the state in parts; and back |
@@ -39,6 +39,8 @@ mod build;
 #[cfg(all(test, feature = "members"))]
 mod changes_tests;
 pub(crate) mod collect;
+#[cfg(feature = "guests")]
+pub(crate) mod expiries;
 mod forget;
 mod fork;
 #[cfg(feature = "members")]
@@ -127,6 +129,9 @@ pub struct Replica {
     /// Whether this replica only adds: see [`set_adds_only`](crate::MembersMut::set_adds_only).
     #[cfg(feature = "guests")]
     adds_only: bool,
+    /// The counters on whose expiries this replica is about to decide.
+    #[cfg(feature = "guests")]
+    deciding: expiries::Deciding,
     /// The original's writers, if this replica [stands aside](crate::MembersMut::stand_aside).
     pub(crate) aside: MemberPart<Option<Vec<WriterId>>>,
 }
@@ -143,6 +148,8 @@ impl Replica {
             quota: Quota::default(),
             #[cfg(feature = "guests")]
             adds_only: false,
+            #[cfg(feature = "guests")]
+            deciding: expiries::Deciding::default(),
             aside: MemberPart::default(),
         }
     }

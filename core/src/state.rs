@@ -33,7 +33,7 @@
 //! | Version vectors (Parker et al. 1983) | [`vector`] compares what two replicas have | they count transactions of writers, not updates of one file at sites; concurrent writes are no conflict, since they add up |
 //!
 //! # An afternoon's reading
-//! The folder has some 4,900 lines without its tests. Read the files in this order, and skip the last row the
+//! The folder has some 5,000 lines without its tests. Read the files in this order, and skip the last row the
 //! first time.
 //!
 //! | hour | files | question that they answer |
@@ -42,7 +42,7 @@
 //! | 2 | [`slot`], [`counter`], the rest of [`operation`] | what do cancels, lifetimes and expiries mean, what is a counter's value, and what does an operation do? |
 //! | 3 | [`join`], [`read`], `state.rs` to the fields `keys`, `pages`, `ids` and `clocks` | how does a delta get in, and how is a value read? |
 //! | 4 | [`build`], [`changes`], [`sweep`], then `tests/world.rs` and `tests.rs` | how is a delta found, and what is not needed any more? The tests are the shortest whole description of the folder |
-//! | later | [`keys`], [`writers`], [`sheet`], [`recent`], `raised`, `moment`, `table`, the other fields of `State` | how is all that fast and small? |
+//! | later | [`keys`], [`writers`], [`sheet`](crate::sheet), [`recent`], `raised`, `moment`, the other fields of `State` | how is all that fast and small? |
 //!
 //! A writer has a *local number*, which indexes `ids` and `clocks`. The own writer's is 0 (`OWN`).
 //!
@@ -50,15 +50,16 @@
 //! the records [`Moved`](slot::Moved) and [`Fold`](slot::Fold), `take_over` and `retire` in [`counter`], and
 //! `forget`, `restamp` and `rework` in [`writers`]. [Idempotency](crate::idempotency) has the record
 //! [`Withdrawal`](slot::Withdrawal), and `withdraw` in [`operation`]. [Forks](crate::forks) have `late` and
-//! `forked` in [`join`]. [Collection](crate::membership::stability) has all of [`sweep`]. They lie here
+//! `forked` in [`join`]. [Expiries](crate::replica::expiries) of spaces with members have the record
+//! [`Expired`](slot::Expired), and `judged` in [`counter`]. [Collection](crate::membership::stability) has all of [`sweep`]. They lie here
 //! because each read of a counter has to respect them. The layers above decide when such a record is made,
 //! and which stamps are stable.
 //!
 //! # What it needs
-//! It names six modules of the ground, and no other of the core: `error` (four variants), `bounds`, `hash`,
-//! `sort`, `list` and `writer_id`. From `layers` it takes the optional parts, which are empty in a program
-//! that lacks their layer. The crate `tests/state-alone` compiles it with
-//! these alone, and runs its laws, without any feature and with `members`.
+//! It names nine modules of the ground, and no other of the core: `error`, `bounds`, `hash`, `sort`, `list`,
+//! `sheet`, `writer_id`, `vector`, and `expired`, which judges ends. From `layers` it takes the
+//! optional parts, which are empty in a program that lacks their layer. The crate `tests/state-alone` compiles
+//! it with these alone, and runs its laws, without any feature and with `members`.
 
 pub(crate) mod build;
 pub(crate) mod changes;
@@ -73,13 +74,11 @@ pub(crate) mod page;
 mod raised;
 mod read;
 pub(crate) mod recent;
-pub(crate) mod sheet;
 pub(crate) mod slot;
 pub(crate) mod sweep;
-#[cfg(any(test, target_family = "wasm"))]
-mod table;
-pub(crate) mod vector;
 pub(crate) mod writers;
+
+pub(crate) use crate::vector;
 
 use crate::error::Error;
 use crate::layers::{GUESTS, GuestPart, MemberPart, Optional};

@@ -15,6 +15,8 @@
 //!   counter replaces them too, and begins a new lifetime. Among those neither cancelled nor replaced, a
 //!   persist wins, else the longest expiry.
 //! - A counter reads as absent where the wall clock has reached its expiry.
+//! - In a space with members, the end of an expired counter is an operation of its own. The module `ended` says
+//!   which ends are *in force*: these cancel as a cancel does.
 //! - A *withdrawal* cancels exactly the adds that one transaction made on the counter. The transaction was
 //!   made under an idempotency key, and another one under the same key counts.
 //!
@@ -22,6 +24,7 @@
 //! as a whole. So views are causal cuts. [`Oracle::plan`] returns the operations that a call issues.
 
 mod again;
+mod ended;
 mod once;
 mod plan;
 mod seen;
@@ -29,7 +32,8 @@ mod taken;
 #[cfg(test)]
 mod tests;
 
-pub use again::Dot;
+pub use again::{Dot, Marks};
+pub use ended::Issue;
 pub use once::{OnceId, once};
 pub use plan::{Call, Plan, Refusal};
 pub use seen::{OpId, Seen};
@@ -59,12 +63,18 @@ struct Issued {
     begins_life: bool,
     /// For a withdrawal, the operations that it withdraws. It cancels nothing else.
     withdraws: Option<Seen>,
+    /// The time of the end of an expired counter, in a space with members.
+    ends: Option<u64>,
+    /// The greatest time of an end in force that the issuer of a refresh saw, 0 for none.
+    floor: u64,
+    /// The ends that it spares.
+    void: Seen,
 }
 
 impl Issued {
     /// Whether it cancels the operations on the key that its issuer had seen.
     fn cancels(&self) -> bool {
-        matches!(self.kind, Kind::Reset | Kind::Delete | Kind::Set(_))
+        self.ends.is_none() && matches!(self.kind, Kind::Reset | Kind::Delete | Kind::Set(_))
     }
 
     /// The operations that it cancels, if it cancels any.
@@ -183,7 +193,7 @@ impl Oracle {
         &mut self,
         view: &mut View,
         (writer, clock): (WriterId, u64),
-        ops: &[(Key, Kind)],
+        ops: &[(Key, Issue)],
     ) -> Result<(), String> {
         let last = view.vector.get(&writer).copied().unwrap_or(0);
         if self.stamps.contains_key(&(writer, clock)) || clock != last + 1 {
@@ -194,8 +204,8 @@ impl Oracle {
         }
         let first = self.ops.len();
         view.vector.insert(writer, clock);
-        for &(key, kind) in ops {
-            self.push(view, (writer, clock), (key, kind), None);
+        for &(key, issue) in ops {
+            self.push(view, (writer, clock), (key, issue), None);
         }
         self.stamps.insert((writer, clock), first..self.ops.len());
         Ok(())
@@ -394,9 +404,12 @@ impl Oracle {
         })
     }
 
-    /// The sum of the writer's own adds that are in the view and not cancelled.
+    /// The sum of the writer's own adds that are in the view and not cancelled. The end of an expired counter
+    /// takes none of them away, because it may turn out to be void.
     pub fn own_sum(&self, seen: &Seen, key: Key, writer: WriterId) -> i128 {
-        let live = self.live(seen, key).into_iter();
+        let cancelled = self.cancelled(seen, key);
+        let live = self.visible(seen, key);
+        let live = live.filter(|(id, _)| !cancelled.contains(*id));
         live.map(|(_, op)| match op.kind {
             Kind::Add(by) if op.writer == writer => i128::from(by),
             _ => 0,
@@ -425,13 +438,22 @@ impl Oracle {
 
     /// The operations on a key that are in the view and not cancelled.
     fn live(&self, seen: &Seen, key: Key) -> Vec<(OpId, &Issued)> {
-        let mut cancelled = Seen::default();
-        for (_, op) in self.visible(seen, key).filter(|(_, op)| op.cancels()) {
-            cancelled.union(op.cancelled());
+        let mut cancelled = self.cancelled(seen, key);
+        for (id, _) in self.judged(seen, key).into_iter().filter(|it| it.1) {
+            cancelled.union(&self.ops[id].saw);
         }
         self.visible(seen, key)
             .filter(|(id, _)| !cancelled.contains(*id))
             .collect()
+    }
+
+    /// The operations on a key that a reset, a delete, a set or a withdrawal in the view cancels.
+    fn cancelled(&self, seen: &Seen, key: Key) -> Seen {
+        let mut cancelled = Seen::default();
+        for (_, op) in self.visible(seen, key).filter(|(_, op)| op.cancels()) {
+            cancelled.union(op.cancelled());
+        }
+        cancelled
     }
 
     fn visible(&self, seen: &Seen, key: Key) -> impl Iterator<Item = (OpId, &Issued)> {

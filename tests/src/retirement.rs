@@ -7,7 +7,7 @@
 //! - a leave, a fence, a retirement, an acknowledgement, or a collection,
 //! - the restart of a member, or the return of a tab,
 //! - a proposal or a vote,
-//! - a step of a clock.
+//! - a step of a clock, the end of an expired counter, or a decision on such ends.
 //!
 //! A replica that is gone is one that does nothing any more. A lost message is one that is never delivered.
 //!
@@ -58,8 +58,12 @@ enum Local {
     Vote,
     /// Moves its clock to the config's next time.
     Pass,
-    /// Deletes a counter that has expired by its clock.
+    /// Ends a counter that has expired by its clock.
     Materialize(u8),
+    /// Ends a counter that has an expiry, whatever its clock shows.
+    Expire(u8),
+    /// Decides on the ends of counters.
+    Decide,
     /// Founds the space, with all members.
     Found,
     /// Announces itself as an incarnation.
@@ -238,6 +242,12 @@ impl Model for Space<'_> {
                         .for_each(|op| local(Local::Transact(op))),
                     flows => (0..flows).for_each(|flow| local(Local::Flow(flow))),
                 }
+                let keys = if self.config.early {
+                    self.config.keys
+                } else {
+                    0
+                };
+                (0..keys as u8).for_each(|key| local(Local::Expire(key)));
             }
             let passes = usize::from(node.counts.passes) < self.config.times.len();
             if passes && fewer(counts.passes, self.config.passes) {
@@ -253,6 +263,9 @@ impl Model for Space<'_> {
             }
             if self.config.gc {
                 local(Local::Collect);
+                if self.config.early {
+                    local(Local::Decide);
+                }
             }
             let tab = usize::from(at) >= self.config.members && !left;
             if tab && fewer(counts.returns, self.config.returns) {

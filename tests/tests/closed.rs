@@ -36,6 +36,7 @@ fn retirement_changes_no_value_and_leaves_no_trace() {
             total.follows,
             total.absorbed,
             total.collections,
+            total.decided,
             total.refusals,
             total.retries,
             total.withdrawn,

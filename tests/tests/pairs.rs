@@ -1,7 +1,7 @@
 //! Each pair of concurrent operations must have the result in docs/consistency.md, and the oracle's.
 
 use std::fmt;
-use tallymesh_core::{Encode, Message, Op, Replica, Space, VersionVector, WriterId};
+use tallymesh_core::{Encode, Message, Op, Owner, Replica, Space, VersionVector, WriterId};
 use tallymesh_tests::oracle::{Call, Oracle, View};
 
 const KEY: &str = "key";
@@ -275,6 +275,97 @@ fn concurrent_pairs_on_an_existing_counter() {
 #[test]
 fn concurrent_pairs_on_an_absent_counter() {
     compare(None, ABSENT);
+}
+
+/// The members of a space in which a counter expires at 1000.
+const OWNERS: [Owner; 2] = [[1; 32], [2; 32]];
+const NONCE: [u8; 16] = [0; 16];
+
+/// Two members of one space.
+fn members() -> [Peer; 2] {
+    let [mut a, mut b] = OWNERS.map(|owner| {
+        let writer = WriterId::mint(&Space::default(), &owner, &NONCE);
+        let mut replica = Replica::new(Space::default(), writer);
+        replica.set_time(BEFORE);
+        Peer {
+            replica,
+            view: View::default(),
+        }
+    });
+    let founded = a.replica.members_mut().found(&OWNERS[0], &NONCE, 1);
+    founded.expect("a space is founded");
+    let forced = a.replica.members_mut().force(&OWNERS);
+    forced.expect("it has two members");
+    let merged = b.replica.merge(&a.replica.delta(&VersionVector::default()));
+    merged.expect("the other one learns of the space");
+    let announced = b.replica.members_mut().announce(&OWNERS[1], &NONCE, 1);
+    announced.expect("and announces itself");
+    [a, b]
+}
+
+/// Both receive what the other has, in encoded messages. Returns the read of both.
+fn met(oracle: &Oracle, a: &Peer, b: &Peer) -> Cell {
+    let cells = [(a, b), (b, a)].map(|(to, from)| {
+        let mut to = to.clone();
+        let message = from.replica.delta(&to.replica.vector()).encode();
+        let message = Message::decode(&message).expect("a message of ours decodes");
+        let live = Some(from.replica.writer());
+        let merged = to.replica.merge_with(&message, live, &mut |_| ());
+        merged.expect("a member merges what another one has");
+        let learnt = oracle.learn(&mut to.view, to.replica.writers());
+        learnt.expect("the view is a causal cut");
+        let checked = oracle.check(&to.view, &to.replica, BEFORE);
+        checked.unwrap_or_else(|wrong| panic!("{wrong}"));
+        to.cell()
+    });
+    assert_eq!(cells[0], cells[1]);
+    cells[0]
+}
+
+/// A member whose clock is fast ends the counter while the other one makes an operation.
+#[test]
+fn a_refresh_beats_the_end_of_an_expired_counter() {
+    let rows = documented("expired");
+    assert_eq!(rows[0], ["B", "value"]);
+    let ops = [Op::Add(3), Op::Reset, Op::Delete, Op::Set(50)];
+    let refreshes = [Op::Expire(2_000), Op::Expire(500), Op::Persist];
+    let ops = ops.into_iter().chain(refreshes).map(Some).chain([None]);
+    let ops: Vec<Option<Op>> = ops.collect();
+    assert_eq!(rows.len(), ops.len() + 1);
+    for (row, op) in rows[1..].iter().zip(ops) {
+        let mut oracle = Oracle::new(vec![KEY.into()]);
+        let [mut a, mut b] = members();
+        let stamp = |peer: &Peer| (peer.replica.writer(), peer.replica.clock());
+        let own = stamp(&a);
+        oracle.note(&mut a.view, own);
+        let seen = oracle.learn(&mut b.view, a.replica.writers());
+        seen.expect("it saw how the space began");
+        let own = stamp(&b);
+        oracle.note(&mut b.view, own);
+        a.apply(&mut oracle, Op::Add(10));
+        a.apply(&mut oracle, Op::Expire(1_000));
+        let message = a.replica.delta(&b.replica.vector());
+        let live = Some(a.replica.writer());
+        let merged = b.replica.merge_with(&message, live, &mut |_| ());
+        merged.expect("it sees the counter");
+        let seen = oracle.learn(&mut b.view, b.replica.writers());
+        seen.expect("it sees the counter");
+        let mut end = |peer: &mut Peer| {
+            let (view, replica) = (&mut peer.view, &mut peer.replica);
+            let ended = oracle.materialize(view, replica, AFTER, 0);
+            assert_eq!(ended, Ok(true));
+            peer.replica.set_time(BEFORE);
+        };
+        end(&mut a);
+        if op.is_none() {
+            end(&mut b);
+        }
+        if let Some(op) = op {
+            b.apply(&mut oracle, op);
+        }
+        let name = op.map_or("end".into(), label);
+        assert_eq!([name, met(&oracle, &a, &b).to_string()], row[..]);
+    }
 }
 
 /// Of two bases one counts: by the kind, then by the clock, then by the writer id.

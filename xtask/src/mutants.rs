@@ -76,7 +76,6 @@ const FILES: [&str; 60] = [
     "core/src/state/read.rs",
     "core/src/state/slot.rs",
     "core/src/state/sweep.rs",
-    "core/src/state/vector.rs",
     "core/src/sync/earlier.rs",
     "core/src/sync/forks.rs",
     "core/src/sync/members.rs",
@@ -85,6 +84,7 @@ const FILES: [&str; 60] = [
     "core/src/sync/pull.rs",
     "core/src/sync/push.rs",
     "core/src/sync/rights.rs",
+    "core/src/vector.rs",
     "core/src/wire/adds.rs",
     "core/src/wire/earlier.rs",
 ];

@@ -52,6 +52,8 @@ pub enum Rule {
     Stored,
     /// Withdrawals ascend by clock, each after the add before it, and there is at least one.
     Withdrawals,
+    /// Expiries that were carried out ascend by clock, and the slots that they name by writer.
+    Expired,
     /// Keyed operations ascend by writer and clock, and what they added by key.
     KeyedAscend,
     /// A space without members has no budgets.
@@ -90,6 +92,9 @@ impl fmt::Display for Rule {
                 "what a store keeps of transactions ascends by clock, and is of known kinds"
             }
             Rule::Withdrawals => "withdrawals ascend by clock, each after the add before it",
+            Rule::Expired => {
+                "expiries that were carried out ascend by clock, and their slots by writer"
+            }
             Rule::KeyedAscend => "keyed operations ascend by writer and clock",
             Rule::OpenBudget => "a space without members has no keys that begin with U+0000",
             Rule::Limits => "limits of a configuration ascend by name, and are in range",

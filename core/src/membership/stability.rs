@@ -30,13 +30,19 @@
 //! | single withdrawals of a slot, joined into one | all of them |
 //! | a lift with nothing left to lift | the lift |
 //! | a retired writer, with its clocks | its retirement, once it has no slot, succeeds no other writer, and holds no account of a budget |
+//! | an end of an expired counter (`replica/expiries.rs`) | if it is in force, itself, and then all that was here when it was; if it is void, its mark. Until then nothing of the counter is dropped |
+//! | the floor of an expiry | its own transaction |
 //! | an idempotency key, by age (`drop_keyed`) | its transaction; the caller chooses the age |
 //!
+//! Three kinds of drops wait for no stability, and are not in the table: void records, which
+//! [`normalize`](crate::state::counter::normalize) drops; a retired writer's slot in which nothing survived, which
+//! its [retirement](super::retire) drops; and the oldest idempotency key when room runs out. A replica that is no
+//! member drops ends earlier ([`expiries`](crate::replica::expiries)).
+//!
 //! **When.** `SyncMachine::tend` does a member's duties, about once a second: it votes, fences, retires,
-//! acknowledges, and collects. Nothing newer than the store's mark is dropped. A round waits for transfers
+//! acknowledges, decides on ends, pushes, and collects. Nothing newer than the store's mark is dropped. A round waits for transfers
 //! that a peer is in the middle of, for a bounded time. In an open space nothing is ever stable, so nothing of
-//! the table is dropped. [`normalize`](crate::state::counter::normalize) drops void records at once, in any
-//! space.
+//! the table is dropped.
 //!
 //! **Why that is safe.** Let all who count have acknowledged stamp `s`, and let `t` be a transaction that this
 //! replica has not seen.
@@ -55,7 +61,9 @@
 //!    ([`Membership::add_horizon`]). A replica below it gets the whole state, or has to rejoin (`outdated`).
 //! 5. *A push leaves out nothing that was collected.* A push carries no horizon, and readers merge it, although
 //!    no member waits for readers. So `SyncMachine::tend` pushes before it collects. A replica can merge a push
-//!    only if it has the push before, and then it has all own transactions that were collected.
+//!    only if it has the push before, and then it has all own transactions that were collected. A decision on
+//!    ends comes before that push. It drops the record of an end, whose effect is in watermarks of the same
+//!    push; a void end has no effect.
 //!
 //! Collection also forgets where a slot's lifetimes began and ended. So it notes that for the log of keys
 //! (`note_new_lifetimes`). A [duplicate that is found later](crate::idempotency#withdrawal) is then withdrawn

@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 /// The longest chain of successors that is followed.
 pub(crate) const SUCCESSORS_MAX: usize = 64;
 
-pub(crate) use crate::state::sheet::of;
+pub(crate) use crate::sheet::of;
 
 /// An owner: the Ed25519 public key from which a program's writer ids are made.
 pub type Owner = [u8; 32];

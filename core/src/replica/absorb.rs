@@ -120,14 +120,16 @@ impl MembersMut<'_> {
 
     /// The slots of the chosen writers in one counter.
     fn part(&self, slots: &[Slot], chosen: &[bool]) -> Part {
-        let sums = counter::sums(slots, self.replica.state.ids());
+        let sums = counter::certain_sums(slots, self.replica.state.ids());
+        // Beside an expiry that is not decided, nothing of the counter is dropped.
+        let open = counter::is_open(slots);
         let mut part = Part::default();
         for (slot, sum) in slots.iter().zip(&sums) {
             match slot.writer() {
                 OWN if sum.is_alive() => part.total = slot.total(),
                 // The own writer is never chosen.
                 writer if chosen[writer as usize] && slot.side.moved.is_none() => {
-                    let amount = sum.is_alive().then_some(sum.amount);
+                    let amount = (open || sum.is_alive()).then_some(sum.amount);
                     part.amounts.push((writer, amount));
                 }
                 _ => {}

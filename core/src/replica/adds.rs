@@ -3,10 +3,10 @@
 
 use super::{Mark, Replica};
 use crate::rejoin::OfEarlier;
+use crate::sheet::{Few, Sheet};
 use crate::state::delta::Entry;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
-use crate::state::sheet::{Few, Sheet};
 use crate::wire::Adds;
 use alloc::vec::Vec;
 

@@ -7,9 +7,9 @@ use crate::layers::{GUESTS, GuestPart, KeyedMark, KeyedOps, KeyedScan, MEMBERS, 
 use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfEarlier;
+use crate::sheet::Sheet;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
-use crate::state::sheet::Sheet;
 use crate::state::vector::VersionVector;
 use crate::wire::Encode;
 use alloc::vec::Vec;

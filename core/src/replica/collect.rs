@@ -91,6 +91,10 @@ impl Replica {
         self.idempotency.doubt_keyed(&mut self.membership);
         self.state.clear(writer);
         self.membership = Membership::new();
+        #[cfg(feature = "guests")]
+        {
+            self.deciding = super::expiries::Deciding::default();
+        }
         key_ids
     }
 }

@@ -23,7 +23,38 @@ pub fn local_text(replica: &Replica) -> String {
         .idempotency
         .keyed_text(&replica.state, &replica.membership);
     let keyed = keyed + &replica.quota.local_text(&replica.state);
+    #[cfg(feature = "guests")]
+    let keyed = keyed + &replica.deciding_text();
     format!("{own} {collected} {members} {keyed}")
+}
+
+/// The greatest time of an expiry of a counter that is in force and not decided, 0 for none. An expiry that the
+/// replica carries out next has a greater time, and a refresh notes this one.
+#[cfg(feature = "explore")]
+pub fn expiry_floor(replica: &Replica, key: &str) -> u64 {
+    let slots = replica.key_id(key).map(|it| replica.state.slots(it));
+    let ids = replica.state.ids();
+    slots.map_or(0, |slots| crate::state::counter::floor(&slots, ids))
+}
+
+/// The time of the end that a replica made of a counter at this clock, and the floor of its last refresh, if that
+/// has this clock.
+#[cfg(feature = "explore")]
+pub fn expiry_marks(replica: &Replica, key: &str, clock: u64) -> (Option<u64>, Option<u64>) {
+    let own = replica.state.slot_of(key, &replica.writer());
+    let Some(own) = own else { return (None, None) };
+    let mut expired = own.side.expired.iter();
+    let expiry = own.extra().expiry.filter(|it| it.clock == clock);
+    let ended = expired.find(|it| it.clock == clock);
+    (ended.map(|it| it.time), expiry.map(|it| it.floor))
+}
+
+/// How many expiries that were carried out are not decided.
+#[cfg(feature = "explore")]
+pub fn open_expiries(replica: &Replica) -> usize {
+    let pages = replica.state.pages().iter();
+    let sides = pages.flat_map(|page| page.odd.iter().flat_map(|odd| odd.iter()));
+    sides.map(|(_, side)| side.expired.len()).sum()
 }
 
 /// A replica's answer to a question about these transactions, in a space with members.

@@ -143,8 +143,9 @@ impl Replica {
         }
     }
 
-    /// Deletes the counter if it has expired, and returns whether it had. A replica that [only
-    /// adds](crate::MembersMut::set_adds_only) deletes nothing.
+    /// Ends the counter if it has expired, and returns whether it had. In a space with members, a refresh that
+    /// this replica has not seen still saves it. A replica that [only
+    /// adds](crate::MembersMut::set_adds_only) ends nothing.
     ///
     /// # Errors
     /// [`WriteError::UnknownKeyId`], [`WriteError::ClockExhausted`].
@@ -201,12 +202,14 @@ impl Replica {
             self.check_role(op, _sum)?;
             Ok(())
         };
-        self.state.step(draft, clock, op, allows, |op, slots| {
-            if self.membership.keeps_journal() {
-                let made = self.rejoin.did(&self.state, key_id, op, clock, slots);
-                did.update(|it| it.push(made));
-            }
-        })
+        let closed = self.membership.configuration().is_some();
+        self.state
+            .step(draft, (clock, closed), op, allows, |op, slots| {
+                if self.membership.keeps_journal() {
+                    let made = self.rejoin.did(&self.state, key_id, op, clock, slots);
+                    did.update(|it| it.push(made));
+                }
+            })
     }
 
     /// Makes a draft visible.

@@ -251,7 +251,7 @@ impl RejoinMut<'_> {
         let act = state.act(clock);
         let cancels = rejoin.cancel_again(state, membership, &mut draft.slots, saw, &act);
         let own = counter::find(&draft.slots, OWN);
-        let sums = counter::sums(&draft.slots, state.ids());
+        let sums = counter::certain_sums(&draft.slots, state.ids());
         let own_alive = own.is_ok_and(|at| sums[at].is_alive());
         act.cancel_own(&mut draft.slots, base, own_alive);
         draft.changed = true;

@@ -91,6 +91,16 @@ fn slot_version(state: &State, slot: &Slot) -> u64 {
         let several = u64::from(it.several);
         take(5, it.by, &[it.clock, low, high, it.before, several]);
     }
+    for it in side.expired.iter() {
+        let by = Stamp {
+            writer: slot.writer(),
+            clock: it.clock,
+        };
+        take(6, by, &[it.time]);
+        if let Some(by) = it.spared {
+            take(7, by, &[it.clock]);
+        }
+    }
     hash
 }
 
@@ -123,7 +133,11 @@ mod tests {
             began: 2,
             added: 3,
             assignment: Some(Assignment::Set(1)),
-            expiry: Some(Expiry { clock: 3, until: 9 }),
+            expiry: Some(Expiry {
+                clock: 3,
+                until: 9,
+                floor: 0,
+            }),
             ..Extra::default()
         };
         let mut slot = Slot::new(writer, row, Some(&extra));

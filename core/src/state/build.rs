@@ -10,8 +10,8 @@
 use super::delta::{Delta, Entry, KeySide};
 use super::keys::{KeyId, KeyIndex};
 use super::page::{Column, PAGE, Page, bits, find_or_insert};
-use super::sheet::Sheet;
 use super::{State, place};
+use crate::sheet::Sheet;
 use crate::sort::{sort_by, sort_by_text};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ impl<I: KeyIndex> State<I> {
             for column in page.columns() {
                 let writer = column.writer;
                 let low = selection.lows.at(writer);
-                let mut mask = crate::state::sheet::of(&news, writer);
+                let mut mask = crate::sheet::of(&news, writer);
                 if !selection.has(at, writer) || column.newest <= low && mask == 0 {
                     continue;
                 }
@@ -104,6 +104,7 @@ impl<I: KeyIndex> State<I> {
                 }
                 picked.bytes += mask.count_ones() as usize * ROW_BYTES;
                 picked.bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
+                picked.bytes += page.expired_slots(writer, mask) * SIDE_BYTES;
                 slots |= mask;
                 picked.lows.set(writer, low);
             }
@@ -272,8 +273,11 @@ impl<I: KeyIndex> State<I> {
                     named.set(by.writer, selection.lows.at(by.writer));
                 });
                 // The delta builds on the slots that its sides name.
-                if named.at(side.writer) == NOTHING {
-                    named.set(side.writer, self.clocks[side.writer as usize]);
+                let saw = side.expired.iter().flat_map(|it| &it.upto);
+                for writer in saw.map(|it| it.writer).chain([side.writer]) {
+                    if named.at(writer) == NOTHING {
+                        named.set(writer, self.clocks[writer as usize]);
+                    }
                 }
                 delta.sides.push(KeySide { key, side });
             }

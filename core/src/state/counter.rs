@@ -20,15 +20,21 @@
 //!   do the watermarks that note them. A read subtracts the withdrawn amount where no watermark reaches it.
 //!   [The log of idempotency keys](crate::idempotency#withdrawal) says why that is exact.
 //!
+//! - **An expiry hides what its issuer saw**, while it is in force. Each slot has a [`Reach`]: the longer one of
+//!   its watermark and of the expiries in force. Reads go by that. Whatever drops or replaces a record, or
+//!   begins a lifetime, goes by watermarks alone, because an expiry may still turn out to be void.
+//!
 //! [`normalize`] drops records that can mean nothing any more, whatever arrives later. It needs no agreement.
 //! Records that may still matter to somebody wait until they are
 //! [stable](crate::membership::stability#collection).
 
+use crate::bounds::{EXPIRED_MAX, EXPIRED_SLOTS_MAX};
+use crate::expired::{Ended, Refresh, in_force};
 use crate::layers::{GUESTS, Optional};
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{
-    Assignment, Expiry, Extra, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp, WIDE_MAX,
-    Watermark, Withdrawal,
+    Assignment, Expired, Expiry, Extra, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
+    Upto, WIDE_MAX, Watermark, Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -83,11 +89,146 @@ pub(crate) fn find(slots: &[Slot], writer: u32) -> Result<usize, usize> {
     slots.binary_search_by_key(&writer, Slot::writer)
 }
 
-/// Returns the sum of each slot, its children included.
+/// The clock up to which a slot is cancelled, and its total there. Both are 0 if it is not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    pub(crate) clock: u64,
+    pub(crate) total: i128,
+}
+
+/// How far a slot's watermark cancels it.
+fn certain_reach(slot: &Slot) -> Reach {
+    slot.valid_watermark().map_or(Reach::default(), |it| Reach {
+        clock: it.clock,
+        total: it.total,
+    })
+}
+
+/// How far each slot is cancelled by watermarks, or by expiries in force.
+fn reaches(slots: &[Slot], ids: &[WriterId]) -> Vec<Reach> {
+    let mut reaches: Vec<Reach> = slots.iter().map(certain_reach).collect();
+    for (_, expired, _) in judged(slots, ids).iter().filter(|it| it.2) {
+        for it in &expired.upto {
+            if let Ok(at) = find(slots, it.writer)
+                && it.clock >= slots[at].began()
+                && it.clock > reaches[at].clock
+            {
+                let Upto { clock, total, .. } = *it;
+                reaches[at] = Reach { clock, total };
+            }
+        }
+    }
+    reaches
+}
+
+/// Returns the expiries of a counter that are not decided. Each has its stamp, and whether it is in force.
+pub(crate) fn judged<'s>(slots: &'s [Slot], ids: &[WriterId]) -> Vec<(Stamp, &'s Expired, bool)> {
+    let of_slot = |slot: &'s Slot| {
+        let writer = slot.writer();
+        let stamp = move |it: &Expired| Stamp {
+            writer,
+            clock: it.clock,
+        };
+        slot.side
+            .expired
+            .iter()
+            .map(move |it| (stamp(it), it, false))
+    };
+    if !GUESTS || !is_open(slots) {
+        return Vec::new();
+    }
+    let mut all: Vec<(Stamp, &Expired, bool)> = slots.iter().flat_map(of_slot).collect();
+    let ended = all.iter().map(|(by, it, _)| Ended {
+        time: it.time,
+        clock: by.clock,
+        issuer: ids[by.writer as usize],
+        spared: it.spared.is_some(),
+    });
+    let ended: Vec<Ended> = ended.collect();
+    let lasting = slots
+        .iter()
+        .filter_map(|slot| Some((slot, lasting(slots, slot)?)));
+    let lasting: Vec<(&Slot, Expiry)> = lasting.collect();
+    let refreshes = lasting.iter().map(|(_, it)| Refresh {
+        until: it.until,
+        floor: it.floor,
+    });
+    let refreshes: Vec<Refresh> = refreshes.collect();
+    let saw = |at: usize, nth: usize| saw(slots, all[at].1, lasting[nth].0, lasting[nth].1.clock);
+    for (at, holds) in in_force(&ended, &refreshes, &saw).into_iter().enumerate() {
+        all[at].2 = holds;
+    }
+    all
+}
+
+/// The expiry of a slot, unless a cancel or a later refresh took it away.
+fn lasting(slots: &[Slot], slot: &Slot) -> Option<Expiry> {
+    let expiry = slot.extra().expiry?;
+    let (mut at, mut clock) = (slot, expiry.clock);
+    for _ in slots {
+        if clock < at.began() || clock <= at.watermark_clock().max(at.lift_clock()) {
+            return None;
+        }
+        let Some(moved) = &*at.side.moved else {
+            return Some(expiry);
+        };
+        at = &slots[find(slots, moved.to.writer).ok()?];
+        clock = moved.to.clock;
+    }
+    None
+}
+
+/// Whether the issuer of an expiry had seen a slot's transaction of this clock, or the retirement of its writer.
+fn saw(slots: &[Slot], expired: &Expired, slot: &Slot, clock: u64) -> bool {
+    let (mut at, mut clock) = (slot, clock);
+    for _ in slots {
+        if clock <= expired.upto(at.writer()) {
+            return true;
+        }
+        let Some(moved) = &*at.side.moved else {
+            return false;
+        };
+        let Ok(up) = find(slots, moved.to.writer) else {
+            return false;
+        };
+        (at, clock) = (&slots[up], moved.to.clock);
+    }
+    false
+}
+
+/// Whether an expiry of the counter is not decided. Until then nothing of the counter is dropped.
+pub(crate) fn is_open(slots: &[Slot]) -> bool {
+    slots.iter().any(|slot| !slot.side.expired.is_empty())
+}
+
+/// Returns the greatest time of an expiry in force that is not decided, 0 for none.
+pub(crate) fn floor(slots: &[Slot], ids: &[WriterId]) -> u64 {
+    let judged = judged(slots, ids).into_iter().filter(|it| it.2);
+    judged.map(|it| it.1.time).max().unwrap_or(0)
+}
+
+/// Returns the sum of each slot, its children included, as a read shows it.
 pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
+    match GUESTS && is_open(slots) {
+        true => {
+            let reaches = reaches(slots, ids);
+            sums_to(slots, ids, |at| reaches[at])
+        }
+        false => certain_sums(slots, ids),
+    }
+}
+
+/// Returns the sum of each slot, its children included, as if no expiry were in force.
+pub(crate) fn certain_sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
+    sums_to(slots, ids, |at| certain_reach(&slots[at]))
+}
+
+/// Returns the sum of each slot, its children included, where the slots are cancelled up to `reach`.
+#[inline]
+fn sums_to(slots: &[Slot], ids: &[WriterId], reach: impl Fn(usize) -> Reach) -> Vec<Sum> {
     let mut sums = crate::list(slots.len());
-    for slot in slots {
-        sums.push(alone(slot, ids));
+    for (at, slot) in slots.iter().enumerate() {
+        sums.push(alone(slot, ids, reach(at)));
     }
     if !GUESTS {
         return sums;
@@ -104,7 +245,8 @@ pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
         let (Some(up), Some(moved)) = (parents[at], &*slots[at].side.moved) else {
             continue;
         };
-        if let Some(child) = as_child(&slots[up], moved.to.clock, sums[at], moved.amount) {
+        let parent = (&slots[up], reach(up).clock);
+        if let Some(child) = as_child(parent, moved.to.clock, sums[at], moved.amount) {
             sums[up].take(&child);
         }
         children[up] -= 1;
@@ -120,7 +262,7 @@ pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
     let mut total = Sum::default();
     if !GUESTS {
         for slot in slots {
-            total.take(&alone(slot, ids));
+            total.take(&alone(slot, ids, certain_reach(slot)));
         }
         return total;
     }
@@ -128,6 +270,11 @@ pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
         if slot.side.moved.is_none() {
             total.take(sum);
         }
+    }
+    if is_open(slots) && !total.exists() {
+        // An add would take these expiries away.
+        let hidden = certain_sums(slots, ids);
+        total.until = hidden.iter().filter_map(|sum| sum.until).max();
     }
     total
 }
@@ -138,10 +285,10 @@ fn parent(slots: &[Slot], slot: &Slot) -> Option<usize> {
     find(slots, moved.to.writer).ok()
 }
 
-/// Returns the sum that a child adds to its parent. The child was retired at `clock`, the parent's clock.
-/// Returns `None` if the child is void.
-fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
-    let live = clock >= parent.began() && clock > parent.watermark_clock();
+/// Returns the sum that a child adds to its parent, which is cancelled up to a clock. The child was retired at
+/// `clock`, the parent's clock. Returns `None` if the child is void.
+fn as_child((parent, upto): (&Slot, u64), clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
+    let live = clock >= parent.began() && clock > upto;
     live.then(|| Sum {
         amount: sum.amount - moved,
         until: sum.until.filter(|_| clock > parent.lift_clock()),
@@ -149,10 +296,10 @@ fn as_child(parent: &Slot, clock: u64, sum: Sum, moved: i128) -> Option<Sum> {
     })
 }
 
-/// Returns the sum of a slot without its children.
-fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
+/// Returns the sum of a slot without its children, where the slot is cancelled so far.
+fn alone(slot: &Slot, ids: &[WriterId], reach: Reach) -> Sum {
     let extra = slot.extra();
-    let watermark = slot.watermark_clock();
+    let watermark = reach.clock;
     let lifted = watermark.max(slot.lift_clock());
     let assignment = extra
         .assignment
@@ -164,15 +311,12 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
             value: assignment.value(),
         });
     let mut sum = Sum {
-        amount: slot.total()
-            - slot
-                .valid_watermark()
-                .map_or(0, |watermark| watermark.total),
+        amount: slot.total() - reach.total,
         adds: slot.last_add() > watermark,
         assignment,
         until: extra.expiry.filter(|e| e.clock > lifted).map(|e| e.until),
     };
-    sum.amount -= slot.withdrawn();
+    sum.amount -= slot.withdrawn(watermark);
     if let Some(fold) = slot.side.fold.as_ref() {
         let folded = Sum {
             amount: fold.amount,
@@ -180,7 +324,7 @@ fn alone(slot: &Slot, ids: &[WriterId]) -> Sum {
             assignment: fold.assignment,
             until: fold.until,
         };
-        if let Some(folded) = as_child(slot, fold.clock, folded, 0) {
+        if let Some(folded) = as_child((slot, watermark), fold.clock, folded, 0) {
             sum.take(&folded);
         }
     }
@@ -216,7 +360,9 @@ impl Act<'_> {
             at
         });
         let slot = &mut slots[at];
+        let expired = slot.side.expired.take();
         slot.side = Side::new(OWN);
+        slot.side.expired.set(expired);
         let extra = Extra {
             began: if again { self.clock } else { 0 },
             ..Extra::default()
@@ -230,19 +376,18 @@ impl Act<'_> {
     /// # Errors
     /// On overflow it returns the slot's present amount, and changes nothing.
     pub(crate) fn add(&self, slots: &mut Vec<Slot>, by: i64) -> Result<(), i128> {
-        let sums = sums(slots, self.ids);
+        let sums = certain_sums(slots, self.ids);
+        let exists = match is_open(slots) {
+            true => sum(slots, self.ids).exists(),
+            false => {
+                (slots.iter().zip(&sums)).any(|(it, sum)| it.side.moved.is_none() && sum.exists())
+            }
+        };
         let own = find(slots, OWN);
         let sum = own.map_or(Sum::default(), |at| sums[at]);
-        let exists = slots
-            .iter()
-            .zip(&sums)
-            .any(|(slot, sum)| slot.side.moved.is_none() && sum.exists());
         let goes_on = sum.exists() || exists && sum.until.is_some();
         if !goes_on {
-            if !exists {
-                // A new lifetime of the counter does not inherit the expiries of earlier lifetimes.
-                self.lift(slots, &sums);
-            }
+            self.begin_lifetime(slots, &sums, exists);
             let slot = self.begin(slots);
             let extra = Extra {
                 added: self.clock,
@@ -252,7 +397,7 @@ impl Act<'_> {
             return Ok(());
         }
         let Ok(at) = own else { return Ok(()) }; // It is here, because it goes on.
-        let slot = &mut slots[at];
+        let slot = &slots[at];
         let extra = slot.extra();
         let total = slot.total() + i128::from(by);
         let left = sum.amount + i128::from(by);
@@ -260,6 +405,8 @@ impl Act<'_> {
         if !fits || total.abs() >= WIDE_MAX {
             return Err(sum.amount);
         }
+        self.begin_lifetime(slots, &sums, exists);
+        let slot = &mut slots[at];
         let extra = Extra {
             added: self.clock,
             ..slot.living_extra()
@@ -268,9 +415,69 @@ impl Act<'_> {
         Ok(())
     }
 
+    /// Lets an add begin a lifetime of a counter that does not exist. It does not inherit the expiries of
+    /// earlier lifetimes.
+    fn begin_lifetime(&self, slots: &mut [Slot], sums: &[Sum], exists: bool) {
+        if !exists {
+            self.spare(slots);
+            self.lift(slots, sums);
+        }
+    }
+
+    /// Ends an expired counter by a record of its own. The counter expired at `until`. Returns false, and
+    /// changes nothing, if so much is undecided that only a delete is left.
+    pub(crate) fn carry_out(&self, slots: &mut Vec<Slot>, until: u64) -> bool {
+        let sums = certain_sums(slots, self.ids);
+        let alive = slots
+            .iter()
+            .zip(&sums)
+            .filter(|(slot, sum)| slot.side.moved.is_none() && sum.is_alive());
+        let upto = alive.map(|(slot, _)| Upto {
+            writer: slot.writer(),
+            clock: slot.row.clock,
+            total: slot.total(),
+        });
+        let upto: Vec<Upto> = upto.collect();
+        let open = slots.iter().flat_map(|slot| slot.side.expired.iter());
+        let named = open.clone().map(|it| it.upto.len()).sum::<usize>() + upto.len();
+        if open.count() >= EXPIRED_MAX || named > EXPIRED_SLOTS_MAX {
+            return false;
+        }
+        let time = until.max(floor(slots, self.ids).saturating_add(1));
+        self.spare(slots);
+        let own = find(slots, OWN).ok().filter(|at| sums[*at].is_alive());
+        let slot = match own {
+            Some(at) => &mut slots[at],
+            // A dead slot may have been collected elsewhere, and would not carry the record there.
+            None => self.begin(slots),
+        };
+        let expired = Expired {
+            clock: self.clock,
+            time: time.min(NEVER - 1),
+            upto,
+            spared: None,
+        };
+        slot.side.expired.update(|it| it.push(expired));
+        true
+    }
+
+    /// Marks the expiries that this replica sees void, because what it does now relies on that.
+    pub(crate) fn spare(&self, slots: &mut [Slot]) {
+        let void = judged(slots, self.ids).into_iter();
+        let void = void.filter(|(_, it, holds)| !holds && it.spared.is_none());
+        let void: Vec<Stamp> = void.map(|it| it.0).collect();
+        for by in void {
+            let slot = find(slots, by.writer).map(|at| &mut slots[at].side.expired);
+            let expired = slot.ok().and_then(|it| it.get_mut()).into_iter().flatten();
+            for it in expired.filter(|it| it.clock == by.clock) {
+                it.spared = Some(self.stamp());
+            }
+        }
+    }
+
     /// Adds the amount of a retired writer's slot to the own slot. Returns false if the total would not fit.
     pub(crate) fn take_over(&self, slots: &mut Vec<Slot>, amount: i128) -> bool {
-        let alive = find(slots, OWN).is_ok_and(|at| sums(slots, self.ids)[at].is_alive());
+        let alive = find(slots, OWN).is_ok_and(|at| certain_sums(slots, self.ids)[at].is_alive());
         let slot = match find(slots, OWN) {
             Ok(at) if alive => &mut slots[at],
             _ => self.begin(slots),
@@ -314,7 +521,7 @@ impl Act<'_> {
 
     /// Cancels each slot that is alive, and leaves `assignment` if there is one.
     pub(crate) fn cancel(&self, slots: &mut Vec<Slot>, assignment: Option<Assignment>) {
-        let sums = sums(slots, self.ids);
+        let sums = certain_sums(slots, self.ids);
         for (slot, sum) in slots.iter_mut().zip(&sums) {
             if slot.writer() != OWN && slot.side.moved.is_none() && sum.is_alive() {
                 slot.side.watermark = Some(Watermark {
@@ -352,7 +559,9 @@ impl Act<'_> {
 
     /// Replaces the expiries that this replica sees. The counter exists.
     pub(crate) fn expire(&self, slots: &mut Vec<Slot>, until: u64) {
-        let sums = sums(slots, self.ids);
+        let sums = certain_sums(slots, self.ids);
+        let floor = floor(slots, self.ids);
+        self.spare(slots);
         self.lift(slots, &sums);
         let own = find(slots, OWN).ok().filter(|at| sums[*at].is_alive());
         let slot = match own {
@@ -360,7 +569,11 @@ impl Act<'_> {
             None => self.begin(slots),
         };
         let clock = self.clock;
-        let expiry = Some(Expiry { clock, until });
+        let expiry = Some(Expiry {
+            clock,
+            until,
+            floor,
+        });
         slot.set_shard(
             clock,
             slot.total(),
@@ -396,7 +609,9 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     if GUESTS {
         drop_void(slots);
         let to = |slot: &Slot| Some(slot.side.moved.as_ref()?.to);
-        children = slots.iter().filter_map(to).collect();
+        let kept = slots.iter().filter(|slot| !is_void(slots, slot));
+        children = kept.filter_map(to).collect();
+        drop_earlier(slots);
     }
     for slot in slots {
         let (began, watermark) = (slot.began(), slot.watermark_clock());
@@ -423,18 +638,40 @@ pub(crate) fn normalize(slots: &mut Vec<Slot>) {
     }
 }
 
+/// Drops from ends what they say of earlier lifetimes of slots. The clock at which a lifetime began may be
+/// collected elsewhere while an end is not decided here, and these would then seem to be of this lifetime.
+fn drop_earlier(slots: &mut [Slot]) {
+    if !is_open(slots) {
+        return;
+    }
+    let began: Vec<(u32, u64)> = slots.iter().map(|it| (it.writer(), it.began())).collect();
+    let began = |writer: u32| crate::sheet::of(&began, writer);
+    for slot in slots {
+        for it in slot.side.expired.get_mut().into_iter().flatten() {
+            it.upto.retain(|it| it.clock >= began(it.writer));
+        }
+    }
+}
+
+/// Whether a slot is a child that counts for nothing: it has no parent, or the parent began a new lifetime or was
+/// cancelled since the retirement.
+fn is_void(slots: &[Slot], slot: &Slot) -> bool {
+    match (&*slot.side.moved, parent(slots, slot)) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(moved), Some(up)) => {
+            let clock = moved.to.clock;
+            clock < slots[up].began() || clock <= slots[up].watermark_clock()
+        }
+    }
+}
+
 /// Drops each child that has no parent. Drops also each child whose parent began a new lifetime or was
 /// cancelled since the retirement.
 fn drop_void(slots: &mut Vec<Slot>) {
     loop {
-        let void = |slot: &Slot| match (&*slot.side.moved, parent(slots, slot)) {
-            (None, _) => false,
-            (Some(_), None) => true,
-            (Some(moved), Some(up)) => {
-                let clock = moved.to.clock;
-                clock < slots[up].began() || clock <= slots[up].watermark_clock()
-            }
-        };
+        // The record of an end stays until it is decided.
+        let void = |slot: &Slot| slot.side.expired.is_empty() && is_void(slots, slot);
         let kept: Vec<bool> = slots.iter().map(|slot| !void(slot)).collect();
         if kept.iter().all(|kept| *kept) {
             break;

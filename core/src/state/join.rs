@@ -10,6 +10,7 @@
 //! | [`Lift`](super::slot::Lift) | the greater clock up to which it lifts, then the greater stamp | the same |
 //! | [`Moved`](super::slot::Moved) | the one that arrives | there is only one: [one writer alone](crate::membership::retire) may take over, and it does so once |
 //! | [`Fold`](super::slot::Fold) | the one here, if the owner's clock covers the other one; else the one that arrives | all replicas fold the same children, in the order of their retirements, once these are stable; so the fold with the later clock contains the earlier one |
+//! | [`Expired`](super::slot::Expired) | all stay; of two transactions that spared one, the least | each is an operation of its own; its time never changes, and what it says of earlier lifetimes and of forgotten writers goes everywhere |
 //! | [`Withdrawal`] | all stay; of two for one transaction, the greater stamp; one that stands for several replaces these | each takes out another add, and two for one add take it out once |
 //!
 //! So the join is commutative, associative and idempotent. Where a space collects, that holds up to the
@@ -456,6 +457,33 @@ impl<I: KeyIndex> State<I> {
             let by = here(withdrawal.by);
             let withdrawal = Withdrawal { by, ..*withdrawal };
             changed |= slot.side.withdraw(withdrawal, &|a, b| rank(a) > rank(b));
+        }
+        for it in side.expired.iter() {
+            let spared = it.spared.filter(|by| fresh(*by)).map(here);
+            let place = slot
+                .side
+                .expired
+                .binary_search_by_key(&it.clock, |it| it.clock);
+            match (place, slot.side.expired.get_mut()) {
+                (Ok(at), Some(expired)) => {
+                    let before = expired[at].spared;
+                    let least = before.into_iter().chain(spared).min_by_key(|by| rank(*by));
+                    changed |= least != before;
+                    expired[at].spared = least;
+                }
+                (Err(at), Some(expired)) if it.clock > skip_to => {
+                    let mut it = it.clone();
+                    it.spared = spared;
+                    for upto in &mut it.upto {
+                        upto.writer = writers[upto.writer as usize].number;
+                    }
+                    it.upto.retain(|it| it.writer != FORGOTTEN);
+                    it.upto.sort_unstable_by_key(|it| it.writer);
+                    expired.insert(at, it);
+                    changed = true;
+                }
+                _ => {}
+            }
         }
         if changed {
             self.put_slots(key_id, slots);

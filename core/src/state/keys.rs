@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 #[cfg(target_family = "wasm")]
-use crate::state::table::Table;
+use crate::hash::table::Table;
 #[cfg(not(target_family = "wasm"))]
 use core::hash::{BuildHasher, Hasher};
 

@@ -15,6 +15,7 @@ use super::slot::{Assignment, NEVER, Slot};
 use super::{State, counter, place};
 use crate::bounds::EXPIRY_MAX;
 use crate::error::{Error, WriteError, detail};
+use crate::layers::GUESTS;
 use alloc::vec::Vec;
 
 /// One operation on a counter.
@@ -29,7 +30,8 @@ pub enum Op {
     /// Cancels everything that this replica sees of the counter, and leaves this value.
     Set(i64),
     /// Lets the counter, if it exists, expire at this time, in milliseconds since 1970. The next replica that
-    /// works on it then deletes it. The longest of concurrent expiries counts.
+    /// works on it then ends it. In an open space that is a delete. In a space with members, a concurrent refresh
+    /// to a later time makes the end void. The longest of concurrent expiries counts.
     Expire(u64),
     /// Removes the counter's expiry. It wins over concurrent expiries.
     Persist,
@@ -71,11 +73,13 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// Makes an operation on a draft, in the transaction of the clock `clock`. A counter that has expired is
-    /// deleted first. Returns whether the counter existed before. For [`Op::Persist`], returns whether it had
-    /// an expiry.
+    /// ended first: in a space with members, which is `closed`, by an [`Expired`](super::slot::Expired)
+    /// record, and else by a delete. Returns whether the counter existed before. For [`Op::Persist`], returns
+    /// whether it had an expiry.
     ///
     /// Before it changes anything, it asks `allows` with what the counter comes to. It calls `made` after
-    /// each change, with the operation and the slots. An operation without an effect is no change.
+    /// each change, with the operation and the slots. An operation without an effect is no change. It does not
+    /// call `made` for the record, because a replica that rejoins carries an expiry out anew.
     ///
     /// # Errors
     /// [`WriteError::ExpiryRange`], [`WriteError::Overflow`], and the errors of `allows`. Then the draft is
@@ -84,7 +88,7 @@ impl<I: KeyIndex> State<I> {
     pub(crate) fn step(
         &self,
         draft: &mut Draft,
-        clock: u64,
+        (clock, closed): (u64, bool),
         op: Op,
         allows: impl FnOnce(&Sum) -> Result<(), Error>,
         mut made: impl FnMut(Op, &[Slot]),
@@ -94,10 +98,14 @@ impl<I: KeyIndex> State<I> {
         let slots = &mut draft.slots;
         let mut sum = counter::sum(slots, &self.ids);
         allows(&sum)?;
-        if self.is_past(sum.expiry()) {
-            act.cancel(slots, None);
+        if let Some(until) = sum.expiry().filter(|it| self.is_past(Some(*it))) {
+            // A counter that this transaction changed already has its clock in the own slot.
+            let carries_out = GUESTS && closed && !draft.changed;
+            if !carries_out || !act.carry_out(slots, until) {
+                act.cancel(slots, None);
+                made(Op::Delete, slots);
+            }
             draft.changed = true;
-            made(Op::Delete, slots);
             sum = Sum::default();
         }
         let exists = sum.exists();

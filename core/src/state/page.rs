@@ -8,7 +8,7 @@
 //! Everything else that a slot may have is rare, and lies beside the columns: lifetimes, watermarks, retired
 //! writers. So plain shards stay this small.
 
-use crate::layers::MEMBERS;
+use crate::layers::{GUESTS, MEMBERS};
 use crate::state::changes::Touch;
 use crate::state::counter::find;
 use crate::state::slot::{Side, Slot};
@@ -331,6 +331,15 @@ impl Page {
     /// Returns the records of the counter's slots beside their rows, ascending by writer.
     pub(crate) fn sides(&self, bit: u32) -> &[Side] {
         self.odd.as_ref().map_or(&[], |odd| odd.sides(bit))
+    }
+
+    /// How many slots the expiries name that lie in a writer's slots of these counters.
+    pub(crate) fn expired_slots(&self, writer: u32, counters: u64) -> usize {
+        let odd = self.odd.iter().filter(|_| GUESTS);
+        let sides = odd.flat_map(|odd| odd.iter());
+        let sides = sides.filter(|(bit, side)| side.writer == writer && counters >> bit & 1 == 1);
+        let expired = sides.flat_map(|(_, side)| side.expired.iter());
+        expired.map(|it| 1 + it.upto.len()).sum()
     }
 
     /// All records of its slots beside their rows.

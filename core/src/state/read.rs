@@ -316,13 +316,32 @@ impl<I: KeyIndex> State<I> {
         bits(self.pages[page_at].odd()).map(move |bit| KeyId((page_at * PAGE) as u32 + bit))
     }
 
-    /// Marks by local number the writers with a slot in a page where some slot has more than a row. A retired
-    /// writer has slots nowhere else.
+    /// The counters that have an expiry which is not decided, ascending.
+    #[cfg(feature = "guests")]
+    pub(crate) fn open_counters(&self) -> Vec<KeyId> {
+        let mut open = Vec::new();
+        for (at, page) in self.pages.iter().enumerate() {
+            let sides = page.odd.iter().flat_map(|odd| odd.iter());
+            for (bit, _) in sides.filter(|(_, side)| !side.expired.is_empty()) {
+                let key_id = KeyId((at * PAGE) as u32 + bit);
+                open.extend(Some(key_id).filter(|it| open.last() != Some(it)));
+            }
+        }
+        open
+    }
+
+    /// Marks by local number the writers with a slot in a page where some slot has more than a row, and those
+    /// that an expiry names. A retired writer has slots nowhere else.
     pub(crate) fn owners_in_odd_pages(&self) -> Vec<bool> {
         let mut owners = alloc::vec![false; self.ids.len()];
         for page in self.pages.iter().filter(|page| page.odd.is_some()) {
             for column in page.columns().filter(|column| column.present != 0) {
                 owners[column.writer as usize] = true;
+            }
+            let sides = page.odd.iter().flat_map(|odd| odd.iter());
+            let expired = sides.flat_map(|(_, side)| side.expired.iter());
+            for it in expired.flat_map(|it| &it.upto) {
+                owners[it.writer as usize] = true;
             }
         }
         owners

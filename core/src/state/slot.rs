@@ -11,9 +11,10 @@
 //! | [`Moved`] | a successor | the slot's writer was retired, and this amount moved to the successor's slot |
 //! | [`Fold`] | a replica that collects | what retired writers' slots still came to when they were dropped |
 //! | [`Withdrawal`] | any writer | one add of the owner's counts under another writer too, and is taken out |
+//! | [`Expired`] | the slot's owner | the counter expired, and this is what the owner saw of all its slots |
 //!
 //! An [`Extra`] is part of the owner's shard and travels with its clock. Every other record has a [`Stamp`],
-//! which names the transaction that made it. A delta contains a record if it contains its stamp. No
+//! which names the transaction that made it. An [`Expired`] has the clock alone, because its writer is the slot's. A delta contains a record if it contains its stamp. No
 //! transaction makes a [`Fold`], because each replica makes the same one. It travels under its owner's last
 //! absorption.
 //!
@@ -21,8 +22,8 @@
 //! successor: these are two words for one event, seen from both ends.
 
 use crate::layers::{GuestPart, Optional};
+use crate::sheet::Sheet;
 use crate::state::page::Row;
-use crate::state::sheet::Sheet;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -84,6 +85,8 @@ pub(crate) struct Expiry {
     pub(crate) clock: u64,
     /// Milliseconds since 1970, or [`NEVER`].
     pub(crate) until: u64,
+    /// The greatest time of an [`Expired`] record in force that the writer saw, 0 for none.
+    pub(crate) floor: u64,
 }
 
 /// The rare part of a shard. Only the owner writes it, and it travels with the row.
@@ -166,6 +169,39 @@ pub(crate) struct Withdrawal {
     pub(crate) by: Stamp,
 }
 
+/// The end of an expired counter, in a space with members. It lies in its issuer's slot.
+///
+/// Whether it is in force depends on the other records of the counter: [`expired`](crate::expired) has the
+/// rule. It stays until that is [decided](crate::replica::expiries).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    /// The issuer's clock.
+    pub(crate) clock: u64,
+    /// The time that is compared with refreshes.
+    pub(crate) time: u64,
+    /// The slots that the issuer saw alive, ascending by writer.
+    pub(crate) upto: Vec<Upto>,
+    /// The least transaction that saw it void, and that later ones rely on.
+    pub(crate) spared: Option<Stamp>,
+}
+
+impl Expired {
+    /// The clock up to which it saw a writer's slot, 0 if it did not.
+    pub(crate) fn upto(&self, writer: u32) -> u64 {
+        let at = self.upto.binary_search_by_key(&writer, |it| it.writer);
+        at.map_or(0, |at| self.upto[at].clock)
+    }
+}
+
+/// A slot as the issuer of an [`Expired`] record saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Upto {
+    /// The slot's writer, as in [`Stamp`].
+    pub(crate) writer: u32,
+    pub(crate) clock: u64,
+    pub(crate) total: i128,
+}
+
 /// The records of one slot beside its row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Side {
@@ -178,6 +214,8 @@ pub(crate) struct Side {
     pub(crate) fold: GuestPart<Option<Box<Fold>>>,
     /// Ascending by clock.
     pub(crate) withdrawals: GuestPart<Vec<Withdrawal>>,
+    /// Ascending by clock.
+    pub(crate) expired: GuestPart<Vec<Expired>>,
 }
 
 impl Side {
@@ -196,6 +234,7 @@ impl Side {
             && self.moved.is_none()
             && self.fold.is_none()
             && self.withdrawals.is_empty()
+            && self.expired.is_empty()
     }
 
     /// Calls `take` with the stamp of each record that is not part of the shard.
@@ -218,6 +257,13 @@ impl Side {
         for withdrawal in self.withdrawals.iter() {
             take(withdrawal.by);
         }
+        for it in self.expired.iter() {
+            take(Stamp {
+                writer: self.writer,
+                clock: it.clock,
+            });
+            it.spared.into_iter().for_each(&mut *take);
+        }
     }
 
     /// Drops the records beside the shard that are not newer than `lows`, by local number.
@@ -238,6 +284,13 @@ impl Side {
             });
         });
         self.withdrawals.update(|it| it.retain(|it| !old(it.by)));
+        self.expired.update(|it| {
+            it.retain_mut(|it| {
+                let clock = it.clock;
+                it.spared.take_if(|by| old(*by));
+                it.spared.is_some() || !old(Stamp { writer, clock })
+            });
+        });
     }
 
     /// Adds a withdrawal, and returns whether that changed anything.
@@ -279,6 +332,15 @@ impl Side {
             for withdrawal in withdrawals {
                 withdrawal.by.writer = map(withdrawal.by.writer);
             }
+        }
+        for it in self.expired.get_mut().into_iter().flatten() {
+            if let Some(by) = &mut it.spared {
+                by.writer = map(by.writer);
+            }
+            for upto in &mut it.upto {
+                upto.writer = map(upto.writer);
+            }
+            it.upto.sort_unstable_by_key(|it| it.writer);
         }
     }
 }
@@ -357,7 +419,7 @@ impl Slot {
             Some(Assignment::Reset) => (1, 0),
             Some(Assignment::Set(value)) => (2, signed(value)),
         };
-        let expiry = extra.expiry.unwrap_or(Expiry { clock: 0, until: 0 });
+        let expiry = extra.expiry.map_or([0; 2], |it| [it.clock, it.until]);
         [
             self.row.clock,
             signed((total >> 64) as i64),
@@ -368,8 +430,8 @@ impl Slot {
             kind,
             value,
             u64::from(extra.expiry.is_some()),
-            expiry.clock,
-            expiry.until,
+            expiry[0],
+            expiry[1],
             u64::from(extra.absorbed),
         ]
     }
@@ -393,11 +455,10 @@ impl Slot {
             .map_or(0, |watermark| watermark.clock)
     }
 
-    /// The sum of the withdrawals of this lifetime that no watermark covers.
-    pub(crate) fn withdrawn(&self) -> i128 {
-        let watermark = self.watermark_clock();
+    /// The sum of the withdrawals of this lifetime after the clock `upto`, up to which it is cancelled.
+    pub(crate) fn withdrawn(&self, upto: u64) -> i128 {
         let withdrawals = self.side.withdrawals.iter();
-        let valid = withdrawals.filter(|it| it.clock >= self.began() && it.clock > watermark);
+        let valid = withdrawals.filter(|it| it.clock >= self.began() && it.clock > upto);
         valid.map(|it| it.amount).sum()
     }
 

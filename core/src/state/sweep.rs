@@ -3,11 +3,11 @@
 //!
 //! The layers above say which stamps are *stable*: everybody who counts has them, and all that was made
 //! without them is here. This file says what is not needed then. All replicas sweep alike, so they come to
-//! equal slots, each in its own time.
+//! equal slots, each in its own time. Nothing of a counter is swept beside an expiry that is not decided.
 
 use crate::layers::Optional;
 use crate::state::counter;
-use crate::state::slot::{Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
+use crate::state::slot::{Expiry, Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,6 +20,10 @@ pub(crate) fn sweep(
     waits: &mut bool,
 ) -> bool {
     let mut changed = false;
+    if counter::is_open(slots) {
+        *waits = true;
+        return false;
+    }
     loop {
         let sums = counter::sums(slots, ids);
         let successors = first_children(slots);
@@ -143,8 +147,12 @@ fn sweep_slot(
         let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
         if dead && lifted && stable(own(expiry.clock)) {
             extra.expiry = None;
-        } else {
+        } else if expiry.floor > 0 && stable(own(expiry.clock)) {
+            // Each writer that carries an expiry out from now on has seen this one.
+            extra.expiry = Some(Expiry { floor: 0, ..expiry });
             *waits |= dead;
+        } else {
+            *waits |= dead || expiry.floor > 0;
         }
     }
     if extra.assignment.is_some()

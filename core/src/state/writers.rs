@@ -209,6 +209,8 @@ impl<I: KeyIndex> State<I> {
                         again(&mut withdrawal.by);
                     }
                 }
+                let expired = side.expired.get_mut().into_iter().flatten();
+                expired.filter_map(|it| it.spared.as_mut()).for_each(&again);
             }
             page.others.retain(|column| !is_gone(column.writer));
         }

@@ -659,12 +659,16 @@ impl SyncMachine {
             if busy {
                 self.end_transfers();
             }
+            #[cfg(feature = "guests")]
+            {
+                collected = replica.members_mut().decide_expiries(stored)?;
+            }
             self.push_before_collection(now, replica);
             if self.open_sessions().next().is_some() {
                 // A peer may hold this replica's transactions up to here.
                 replica.rejoin.separate_adds();
             }
-            collected = replica.members_mut().collect(stored);
+            collected |= replica.members_mut().collect(stored);
         }
         self.reply_to_leaving(replica);
         self.ask_for_memory(now, replica);

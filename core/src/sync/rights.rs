@@ -218,6 +218,9 @@ impl ScopeChecks for SyncMachine {
                 return Err(WriteError::WideTotal { total }.into());
             }
             let key = message.delta.keys.get(*key as usize);
+            if let Some(total) = wide_upto(replica, message, key, side) {
+                return Err(WriteError::WideTotal { total }.into());
+            }
             if role == Role::Writer && !only_adds(replica, key, &id(side.writer), side) {
                 return Err(ScopeError::BeyondRole.into());
             }
@@ -347,9 +350,27 @@ fn wide_total(replica: &Replica, message: &Message, key: u32, side: &Side) -> Op
     Some(left).filter(is_wide).or(watermark)
 }
 
-/// Whether a side has only results of adds. An owner may have cancelled something while its role allowed
-/// that. This cancel stays in the slot's later shards, as it is stored here.
+/// A total that an expiry of a guest names, and that adds of one writer can't reach. It is as of a cancel:
+/// only a slot that is as wide here may have it.
+fn wide_upto(replica: &Replica, message: &Message, key: &str, side: &Side) -> Option<i128> {
+    let is_wide = |total: i128| i64::try_from(total).is_err();
+    let named = side.expired.iter().flat_map(|it| &it.upto);
+    let mut wide = named.filter(|it| is_wide(it.total)).filter(|it| {
+        let writer = &message.delta.writers[it.writer as usize].writer;
+        let held = replica.state.slot_of(key, writer);
+        !held.is_some_and(|held| held.extra().absorbed || is_wide(held.total()))
+    });
+    wide.next().map(|it| it.total)
+}
+
+/// Whether a side has only results of adds. An add that begins a lifetime may mark an expiry that is here. An
+/// owner may have cancelled something while its role allowed that. This cancel stays in the slot's later
+/// shards, as it is stored here.
 fn only_adds(replica: &Replica, key: &str, writer: &WriterId, side: &Side) -> bool {
+    let ended = side.expired.last().map_or(0, |it| it.clock);
+    if ended > replica.state.held(writer) {
+        return false;
+    }
     let Some(extra) = side.extra.as_deref() else {
         return side.watermark.is_none() && side.lift.is_none();
     };

@@ -1,15 +1,15 @@
 //! The encoding of the records that slots have beside their rows. Plain messages have one byte of it.
 
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
-use crate::bounds::EXPIRY_MAX;
+use crate::bounds::{EXPIRED_MAX, EXPIRED_SLOTS_MAX, EXPIRY_MAX};
 use crate::error::{DecodeError, Rule};
 use crate::layers::{GUESTS, Optional};
 use crate::message::Message;
 use crate::state::delta::{Entry, KeySide};
 use crate::state::page::Row;
 use crate::state::slot::{
-    Assignment, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
-    WIDE_MAX, Watermark, Withdrawal,
+    Assignment, Expired, Expiry, Extra, Fold, Lift, Moved, NEVER, RankedAssignment, Side, Slot,
+    Stamp, Upto, WIDE_MAX, Watermark, Withdrawal,
 };
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -21,6 +21,7 @@ const LIFT: u64 = 4;
 const MOVED: u64 = 8;
 const FOLD: u64 = 16;
 const WITHDRAWALS: u64 = 32;
+const EXPIRED: u64 = 64;
 
 const BEGAN: u64 = 1;
 const ADDED: u64 = 2;
@@ -29,6 +30,7 @@ const BASE_RESET: u64 = 8;
 const BASE_SET: u64 = 16;
 const EXPIRY: u64 = 32;
 const ABSORBED: u64 = 64;
+const FLOOR: u64 = 128;
 
 const FOLD_ADDS: u64 = 1;
 const FOLD_RESET: u64 = 2;
@@ -52,7 +54,8 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             | bit(side.lift.is_some(), LIFT)
             | bit(side.moved.is_some(), MOVED)
             | bit(side.fold.is_some(), FOLD)
-            | bit(!side.withdrawals.is_empty(), WITHDRAWALS);
+            | bit(!side.withdrawals.is_empty(), WITHDRAWALS)
+            | bit(!side.expired.is_empty(), EXPIRED);
         put_varint(out, parts);
         if let (Some(extra), Some(row)) = (&side.extra, message.delta.row(*key, side.writer)) {
             put_extra(out, extra, row.clock);
@@ -90,6 +93,27 @@ pub(super) fn put_sides(out: &mut Vec<u8>, message: &Message) {
             out.push(u8::from(withdrawal.several));
             stamp(out, withdrawal.by);
         }
+        if !side.expired.is_empty() {
+            put_varint(out, side.expired.len() as u64);
+        }
+        for it in side.expired.iter() {
+            put_expired(out, it);
+            out.push(u8::from(it.spared.is_some()));
+            if let Some(by) = it.spared {
+                stamp(out, by);
+            }
+        }
+    }
+}
+
+fn put_expired(out: &mut Vec<u8>, it: &Expired) {
+    put_varint(out, it.clock);
+    put_varint(out, it.time);
+    put_varint(out, it.upto.len() as u64);
+    for upto in &it.upto {
+        put_varint(out, u64::from(upto.writer));
+        put_varint(out, upto.clock);
+        put_wide(out, upto.total);
     }
 }
 
@@ -103,7 +127,8 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
             BASE_SET,
         )
         | bit(extra.expiry.is_some(), EXPIRY)
-        | bit(extra.absorbed, ABSORBED);
+        | bit(extra.absorbed, ABSORBED)
+        | bit(extra.expiry.is_some_and(|it| it.floor > 0), FLOOR);
     put_varint(out, parts);
     if extra.began != 0 {
         put_varint(out, clock - extra.began);
@@ -127,6 +152,9 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
     if let Some(expiry) = extra.expiry {
         put_varint(out, clock - expiry.clock);
         put_until(out, expiry.until);
+        if expiry.floor > 0 {
+            put_varint(out, expiry.floor);
+        }
     }
 }
 
@@ -185,7 +213,7 @@ fn read_side(
     row: Option<Row>,
 ) -> Result<Side, Fail> {
     let parts = reader.varint();
-    let known = if GUESTS { WITHDRAWALS << 1 } else { MOVED };
+    let known = if GUESTS { EXPIRED << 1 } else { MOVED };
     if parts == 0 || parts >= known {
         return Err(match GUESTS {
             true => reader.malformed(Rule::SideParts),
@@ -230,7 +258,62 @@ fn read_side(
         let hi = writers[writer as usize].hi;
         side.withdrawals.set(read_withdrawals(reader, writers, hi)?);
     }
+    if GUESTS && parts & EXPIRED != 0 {
+        let hi = writers[writer as usize].hi;
+        side.expired.set(read_expired(reader, writers, hi)?);
+    }
     Ok(side)
+}
+
+/// At least one expiry that was carried out, by transactions up to the clock `hi`.
+fn read_expired(reader: &mut Reader<'_>, writers: &[Entry], hi: u64) -> Result<Vec<Expired>, Fail> {
+    let count = reader.count(4);
+    if count == 0 || count > EXPIRED_MAX {
+        return Err(reader.malformed(Rule::Expired));
+    }
+    let mut expired: Vec<Expired> = Vec::with_capacity(count);
+    let mut named = 0;
+    for _ in 0..count {
+        let (clock, time) = (reader.varint(), reader.varint());
+        let upto = read_upto(reader, writers)?;
+        named += upto.len();
+        let ascends = expired.last().map_or(0, |last| last.clock) < clock;
+        if !ascends || clock > hi || time == NEVER || named > EXPIRED_SLOTS_MAX {
+            return Err(reader.malformed(Rule::Expired));
+        }
+        let spared = match reader.u8() {
+            0 => None,
+            1 => Some(read_stamp(reader, writers)),
+            _ => return Err(reader.malformed(Rule::Flag)),
+        };
+        expired.push(Expired {
+            clock,
+            time,
+            upto,
+            spared,
+        });
+    }
+    Ok(expired)
+}
+
+/// The slots that an expiry names, ascending by writer.
+fn read_upto(reader: &mut Reader<'_>, writers: &[Entry]) -> Result<Vec<Upto>, Fail> {
+    let count = reader.count(3);
+    let mut slots: Vec<Upto> = Vec::with_capacity(count.min(EXPIRED_SLOTS_MAX));
+    for _ in 0..count {
+        let upto = Upto {
+            writer: reader.varint32(),
+            clock: reader.varint(),
+            total: reader.wide(),
+        };
+        let entry = writers.get(upto.writer as usize);
+        let ascends = slots.last().is_none_or(|last| last.writer < upto.writer);
+        if !ascends || !entry.is_some_and(|it| (1..=it.hi).contains(&upto.clock)) {
+            return Err(reader.malformed(Rule::Expired));
+        }
+        slots.push(upto);
+    }
+    Ok(slots)
 }
 
 /// At least one withdrawal, of transactions up to the clock `hi`.
@@ -302,7 +385,9 @@ fn read_before(reader: &mut Reader<'_>, clock: u64) -> u64 {
 fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
     let parts = reader.varint();
     let bases = parts & (BASE_RESET | BASE_SET);
-    if parts == 0 || parts >= ABSORBED << 1 || bases == BASE_RESET | BASE_SET {
+    let known = if GUESTS { FLOOR << 1 } else { FLOOR };
+    let floor_alone = parts & (FLOOR | EXPIRY) == FLOOR;
+    if parts == 0 || parts >= known || floor_alone || bases == BASE_RESET | BASE_SET {
         return Err(reader.malformed(Rule::Extra));
     }
     let mut extra = Extra {
@@ -339,6 +424,10 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
         extra.expiry = Some(Expiry {
             clock: read_before(reader, clock),
             until: read_until(reader),
+            floor: match GUESTS && parts & FLOOR != 0 {
+                true => read_floor(reader),
+                false => 0,
+            },
         });
     }
     let ordered = (extra.added == 0 || extra.added >= extra.began)
@@ -350,6 +439,15 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
         return Err(reader.malformed(Rule::Lifetime));
     }
     Ok(extra)
+}
+
+/// A floor is not 0, and the time of an expiry that was carried out.
+fn read_floor(reader: &mut Reader<'_>) -> u64 {
+    let floor = reader.varint();
+    if floor == 0 || floor == NEVER {
+        reader.malformed(Rule::Expired);
+    }
+    floor
 }
 
 fn read_until(reader: &mut Reader<'_>) -> u64 {

@@ -3,6 +3,7 @@
 use super::{Actor, World};
 use crate::oracle::Dot;
 use std::collections::{BTreeMap, BTreeSet};
+use tallymesh_core::explore::open_expiries;
 use tallymesh_core::{Error, MemberError, Owner, VersionVector, WriterId};
 
 impl World {
@@ -46,9 +47,10 @@ impl World {
                 if self.actors[at].replica.members().is_member() {
                     self.bury(at)?;
                     let waits = self.actors[at].aside.is_some();
+                    let now = self.clock(at);
                     for key in (0..self.oracle.keys().len()).filter(|_| !waits) {
                         let Actor { replica, view, .. } = &mut self.actors[at];
-                        self.oracle.materialize(view, replica, self.now, key)?;
+                        self.oracle.materialize(view, replica, now, key)?;
                     }
                     self.end_leases(at)?;
                     let replica = &mut self.actors[at].replica;
@@ -59,9 +61,10 @@ impl World {
                     self.settle(at)?;
                     self.absorb_at(at)?;
                 }
+                let now = self.clock(at);
                 let actor = &mut self.actors[at];
                 actor.log.keep(&mut actor.replica);
-                actor.log.check(&mut actor.replica, self.now)?;
+                actor.log.check(&mut actor.replica, now)?;
                 self.collect_at(at)?;
             }
             for at in 0..self.actors.len() {
@@ -190,6 +193,9 @@ impl World {
                 if !living.contains(&writer) && replica.members().is_member() {
                     return Err(format!("{at} still knows {writer}: {}", self.describe()));
                 }
+            }
+            if open_expiries(replica) > 0 {
+                return Err(format!("{at} has not decided: {}", self.describe()));
             }
             let keys = match &self.ledger {
                 Some(books) => books.check_end(replica, &living, self.oracle.keys().len())?,

@@ -33,6 +33,8 @@ pub struct Metrics {
     pub unknown: u64,
     /// Collections that removed something.
     pub collections: u64,
+    /// Decisions on the ends of expired counters.
+    pub decided: u64,
     /// Most writers in the table of one replica.
     pub writers_max: u64,
 }
@@ -55,6 +57,7 @@ impl Metrics {
         self.again += other.again;
         self.unknown += other.unknown;
         self.collections += other.collections;
+        self.decided += other.decided;
         self.writers_max = self.writers_max.max(other.writers_max);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Actor, World};
 use crate::oracle::{Dot, View};
+use tallymesh_core::explore::expiry_marks;
 use tallymesh_core::{
     Encode, Error, Journal, MemberError, Message, Owner, Predecessor, Replica, Space,
     VersionVector, WriterId,
@@ -235,7 +236,7 @@ impl World {
         let Some(old) = journal.writer() else {
             return Ok(());
         };
-        let now = self.now;
+        let now = self.clock(at);
         let super::Actor { replica, view, .. } = &mut self.actors[at];
         replica.set_time(now);
         let returned = replica
@@ -250,6 +251,8 @@ impl World {
         for again in &returned.again {
             let keeps = |dot: Dot, cancels: &[Dot]| taken.keeps(dot, cancels);
             let writers = (old, replica.writer());
+            let replica = &*replica;
+            let marks = |key: &str, clock| expiry_marks(replica, key, clock);
             if let Some(books) = &mut self.ledger
                 && books.reissue(view, writers, again)?
             {
@@ -257,7 +260,9 @@ impl World {
                 self.oracle.note(view, (replica.writer(), clock));
                 continue;
             }
-            let done = self.oracle.reissue(view, writers, now, again, &keeps);
+            let done = self
+                .oracle
+                .reissue(view, writers, (now, &marks), again, &keeps);
             done.map_err(|error| format!("replica {at}: {error}"))?;
         }
         self.metrics.again += returned.again.len() as u64;

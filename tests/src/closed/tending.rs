@@ -70,17 +70,26 @@ impl World {
                 .members_mut()
                 .accept_stable(&settled, &seen);
         }
+        let now = self.clock(at);
         let actor = &mut self.actors[at];
         if self.random.chance(800) {
             actor.log.keep(&mut actor.replica);
             if self.random.chance(100) {
-                actor.log.check(&mut actor.replica, self.now)?;
+                actor.log.check(&mut actor.replica, now)?;
             }
         }
         if let Some(store) = &mut actor.store {
             store.append(&mut actor.replica);
         }
-        let done = actor.replica.members_mut().collect(&actor.log.mark);
+        let decided = actor.replica.members_mut().decide_expiries(&actor.log.mark);
+        let decided = decided.map_err(|error| error.to_string())?;
+        self.metrics.decided += u64::from(decided);
+        if decided {
+            self.note(|| format!("{at} decides on expiries"));
+            self.settle(at)?;
+        }
+        let actor = &mut self.actors[at];
+        let done = decided | actor.replica.members_mut().collect(&actor.log.mark);
         self.metrics.collections += u64::from(done);
         self.note(|| format!("{at} collects: {done}"));
         self.check(at)?;

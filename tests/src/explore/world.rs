@@ -8,7 +8,7 @@
 
 use super::Local;
 use super::configs::Config;
-use crate::oracle::{Call, Key, Kind, Oracle, View};
+use crate::oracle::{Call, Issue, Key, Kind, Oracle, View};
 use crate::search::{MessageId, NodeId, State};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ struct Txn {
     clock: u64,
     /// The vector of its issuer before it.
     before: VersionVector,
-    issued: Vec<(Key, Kind)>,
+    issued: Vec<(Key, Issue)>,
 }
 
 struct Sent {
@@ -242,7 +242,7 @@ impl<'a> World<'a> {
             Local::Materialize(key) => {
                 let key = Key::from(key);
                 let made = guarded(|| oracle.materialize(&mut view, &mut replica, now, key))??;
-                (made, vec![(key, Kind::Delete)])
+                (made, vec![(key, Kind::Delete.into())])
             }
             Local::Transact(number) => {
                 let ops = self.config.transaction(number, who, replica.clock());

@@ -1,10 +1,14 @@
 //! Transactions that a replica replays after a late return.
 
-use super::{Issued, Key, Kind, OpId, Oracle, Seen, View};
+use super::{Issue, Issued, Key, Kind, OpId, Oracle, Seen, View};
 use tallymesh_core::{Again, WriterId};
 
 /// A writer's clock.
 pub type Dot = (WriterId, u64);
+
+/// The time of the end that a replica made of a counter at a clock, and the floor of its refresh, if it still has
+/// them.
+pub type Marks<'a> = dyn Fn(&str, u64) -> (Option<u64>, Option<u64>) + 'a;
 
 impl Oracle {
     /// Adds a transaction of `was` that the replica of `view` has replayed.
@@ -13,13 +17,16 @@ impl Oracle {
     /// `keeps` accepts. Its arguments are the dot of an operation and the dots up to which the replayed
     /// cancel reaches. The second set is every operation that the replica replayed before.
     ///
+    /// The end of an expired counter is not replayed. If an operation meets an expired counter, it makes another
+    /// end. `marks` has what the replica noted with it, as far as that is still there.
+    ///
     /// # Errors
     /// The difference, as text.
     pub fn reissue(
         &mut self,
         view: &mut View,
         (was, writer): (WriterId, WriterId),
-        now: u64,
+        (now, marks): (u64, &Marks<'_>),
         again: &Again,
         keeps: &dyn Fn(Dot, &[Dot]) -> bool,
     ) -> Result<(), String> {
@@ -57,15 +64,26 @@ impl Oracle {
                 saw = Some(seen);
             }
             let kinds = match saw {
-                Some(_) => vec![(key, op.op)],
+                Some(_) => vec![(key, Issue::from(op.op))],
                 None => {
-                    let plan = self.plan(view, writer, now, &[(key, op.op)]);
+                    let floor = self.floor(&view.seen, key);
+                    // A counter that this transaction changed before gets a delete.
+                    let touched = self.ops[issued..].iter().any(|op| op.key == key);
+                    let floors = |_| (!touched).then_some(floor);
+                    let ops = [(key, op.op)];
+                    let plan = self.plan_with(view, writer, now, &ops, &floors);
                     plan.map_err(|refusal| format!("{op:?}: {refusal:?}"))?
                         .issued
                 }
             };
-            for (key, kind) in kinds {
-                self.push(view, (writer, last + 1), (key, kind), saw.clone());
+            for (key, mut issue) in kinds {
+                let floor = self.floor(&view.seen, key);
+                let marks = marks(&self.keys[key], last + 1);
+                match issue.ends {
+                    Some(time) => issue.ends = Some(marks.0.unwrap_or(time)),
+                    None => issue = Issue::with_floor(issue.kind, marks.1.unwrap_or(floor)),
+                }
+                self.push(view, (writer, last + 1), (key, issue), saw.clone());
             }
         }
         // A replayed keyed transaction is a transaction even without an effect. It is not one if another one
@@ -93,12 +111,13 @@ impl Oracle {
         &mut self,
         view: &mut View,
         (writer, clock): Dot,
-        (key, kind): (Key, Kind),
+        (key, issue): (Key, Issue),
         saw: Option<Seen>,
     ) {
         let id = self.ops.len();
+        let kind = issue.kind;
         self.by_key[key].push(id);
-        self.ops.push(Issued {
+        let mut op = Issued {
             key,
             kind,
             writer,
@@ -106,7 +125,12 @@ impl Oracle {
             saw: saw.unwrap_or_else(|| view.seen.clone()),
             begins_life: matches!(kind, Kind::Add(_)) && !view.counters.contains_key(&key),
             withdraws: None,
-        });
+            ends: issue.ends,
+            floor: issue.floor,
+            void: Seen::default(),
+        };
+        op.void = self.spared_by(&op);
+        self.ops.push(op);
         view.seen.insert(id);
         self.recount(view, key);
     }

@@ -99,6 +99,9 @@ impl Oracle {
                 saw: view.seen.clone(),
                 begins_life: false,
                 withdraws: Some(withdraws),
+                ends: None,
+                floor: 0,
+                void: Seen::default(),
             });
             view.seen.insert(id);
             self.recount(view, key);

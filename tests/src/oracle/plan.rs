@@ -1,7 +1,7 @@
 //! The operations that a call to a replica must issue, and the comparison of a real replica with them.
 
 use super::once::once;
-use super::{Counter, Key, Kind, OnceId, Oracle, View};
+use super::{Counter, Issue, Key, Kind, OnceId, Oracle, View};
 use std::collections::{BTreeMap, BTreeSet};
 use tallymesh_core::bounds::EXPIRY_MAX;
 use tallymesh_core::{Error, Replica, WriteError, WriterId};
@@ -10,7 +10,7 @@ use tallymesh_core::{Error, Replica, WriteError, WriterId};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The operations that are issued. If there are none, no transaction is made.
-    pub issued: Vec<(Key, Kind)>,
+    pub issued: Vec<(Key, Issue)>,
     /// The replica's answer for each requested operation: whether the counter existed just before it. For a
     /// persist, whether the counter had an expiry.
     pub answers: Vec<bool>,
@@ -70,18 +70,45 @@ impl Oracle {
         now: u64,
         ops: &[(Key, Kind)],
     ) -> Result<Plan, Refusal> {
+        self.plan_with(view, writer, now, ops, &|_| None)
+    }
+
+    /// The same, with the floor of each counter by the replica. In a space with members there is one. There, a
+    /// counter that has expired before the transaction gets an end in place of the delete.
+    ///
+    /// # Errors
+    /// The reason why the replica must reject it.
+    pub fn plan_with(
+        &self,
+        view: &View,
+        writer: WriterId,
+        now: u64,
+        ops: &[(Key, Kind)],
+        floors: &dyn Fn(Key) -> Option<u64>,
+    ) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
         // For each touched counter: its state in the middle of the transaction, and the sum of the writer's
         // own adds. The view contains all earlier operations, so this needs no history.
-        let mut drafts: BTreeMap<Key, (Option<Counter>, i128)> = BTreeMap::new();
+        let mut drafts: BTreeMap<Key, (Option<Counter>, i128, Option<u64>)> = BTreeMap::new();
         for &(key, kind) in ops {
-            let (counter, own) = drafts.entry(key).or_insert_with(|| {
+            let (counter, own, floor) = drafts.entry(key).or_insert_with(|| {
                 let own = self.own_sum(&view.seen, key, writer);
-                (view.counters.get(&key).copied(), own)
+                (view.counters.get(&key).copied(), own, floors(key))
             });
-            if counter.is_some_and(|counter| counter.is_expired(now)) {
-                plan.issued.push((key, Kind::Delete));
-                (*counter, *own) = (None, 0);
+            let expired = counter.filter(|counter| counter.is_expired(now));
+            if let Some(until) = expired.and_then(|counter| counter.expiry) {
+                let untouched = !plan.issued.iter().any(|it| it.0 == key);
+                match floor.as_mut().filter(|_| untouched) {
+                    Some(floor) => {
+                        *floor = until.max(*floor + 1);
+                        plan.issued.push((key, Issue::end(*floor)));
+                    }
+                    None => {
+                        plan.issued.push((key, Issue::from(Kind::Delete)));
+                        *own = 0;
+                    }
+                }
+                *counter = None;
             }
             plan.answers.push(match kind {
                 Kind::Persist => counter.is_some_and(|counter| counter.expiry.is_some()),
@@ -110,9 +137,29 @@ impl Oracle {
                 (Kind::Reset, _) => (*counter, *own) = (Some(base(0)), 0),
                 (Kind::Set(value), _) => (*counter, *own) = (Some(base(value)), 0),
             }
-            plan.issued.push((key, kind));
+            let issue = Issue::with_floor(kind, floor.unwrap_or(0));
+            plan.issued.push((key, issue));
         }
         Ok(plan)
+    }
+
+    /// The [plan](Oracle::plan) of a transaction of a replica.
+    ///
+    /// # Errors
+    /// If the replica takes a time for the floor that no end in force has.
+    pub fn plan_for(
+        &self,
+        view: &View,
+        replica: &Replica,
+        now: u64,
+        ops: &[(Key, Kind)],
+    ) -> Result<Result<Plan, Refusal>, String> {
+        let mut floors: BTreeMap<Key, Option<u64>> = BTreeMap::new();
+        for (key, _) in ops {
+            floors.insert(*key, self.floor_of(view, replica, *key)?);
+        }
+        let floors = |key| floors.get(&key).copied().flatten();
+        Ok(self.plan_with(view, replica.writer(), now, ops, &floors))
     }
 
     /// Requests a transaction at a real replica, and compares its answer and all its reads with the plan.
@@ -128,7 +175,7 @@ impl Oracle {
         ops: &[(Key, Kind)],
         call: Call,
     ) -> Result<bool, String> {
-        let plan = self.plan(view, replica.writer(), now, ops);
+        let plan = self.plan_for(view, replica, now, ops)?;
         let before = replica.clock();
         replica.set_time(now);
         let result = match (ops, call) {
@@ -198,9 +245,29 @@ impl Oracle {
         now: u64,
         key: Key,
     ) -> Result<bool, String> {
+        let ended = self.end_expired(view, replica, now, key)?;
+        Ok(ended.is_some())
+    }
+
+    /// The same. Returns the operation that ended the counter.
+    ///
+    /// # Errors
+    /// The difference, as text.
+    pub fn end_expired(
+        &mut self,
+        view: &mut View,
+        replica: &mut Replica,
+        now: u64,
+        key: Key,
+    ) -> Result<Option<Issue>, String> {
         let counter = view.counters.get(&key);
         let due = counter.is_some_and(|counter| counter.is_expired(now));
         let before = replica.clock();
+        let floor = self.floor_of(view, replica, key)?;
+        let issue = match (floor, counter.and_then(|counter| counter.expiry)) {
+            (Some(floor), Some(until)) => Issue::end(until.max(floor + 1)),
+            _ => Issue::from(Kind::Delete),
+        };
         replica.set_time(now);
         let done = match replica.key_id(&self.keys[key]) {
             Some(handle) => replica.materialize_expiry(handle),
@@ -211,11 +278,11 @@ impl Oracle {
         }
         if due {
             let stamp = (replica.writer(), replica.clock());
-            self.issue(view, stamp, &[(key, Kind::Delete)])?;
+            self.issue(view, stamp, &[(key, issue)])?;
         }
         self.check_touched(view, replica, now, &BTreeSet::from([key]))
             .map_err(|error| format!("after materialising key {key}: {error}"))?;
-        Ok(due)
+        Ok(due.then_some(issue))
     }
 }
 

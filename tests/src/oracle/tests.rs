@@ -1,6 +1,6 @@
 //! The oracle's own tests: a handful of histories whose outcome is plain.
 
-use super::{Counter, Kind, Oracle, Refusal, View};
+use super::{Counter, Issue, Kind, Oracle, Refusal, View};
 use crate::random::Random;
 use Kind::{Add, Delete, Expire, Persist, Reset, Set};
 use tallymesh_core::WriterId;
@@ -171,7 +171,7 @@ fn an_operation_on_an_expired_counter_deletes_it_first() {
             .oracle
             .plan(&mesh.views[0], writer(0), 10, &[(0, op)])
             .unwrap();
-        let issued: Vec<(usize, Kind)> = issued.into_iter().map(|op| (0, op)).collect();
+        let issued: Vec<(usize, Issue)> = issued.into_iter().map(|op| (0, op.into())).collect();
         assert_eq!(plan.issued, issued);
         assert_eq!(plan.answers, [false]);
         mesh.at(10, 0, &[(0, op)]);

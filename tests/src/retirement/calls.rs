@@ -195,6 +195,11 @@ fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error
             replica.members_mut().collect(&mark);
             Ok(())
         }
+        Local::Decide => {
+            let mut mark = Mark::default();
+            replica.since(&mut mark);
+            replica.members_mut().decide_expiries(&mark).map(|_| ())
+        }
         Local::Leave => replica.members_mut().leave(),
         Local::Fence(at, number) => {
             let owner = owner(at);
@@ -224,6 +229,7 @@ fn tend(replica: &mut Replica, step: Local, config: &Config) -> Result<(), Error
         Local::Flow(_)
         | Local::Transact(_)
         | Local::Materialize(_)
+        | Local::Expire(_)
         | Local::Restart(_)
         | Local::Pass => Ok(()),
     }

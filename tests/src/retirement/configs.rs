@@ -1,5 +1,10 @@
 //! The configurations that are explored, as data.
 
+mod refreshes;
+mod share;
+
+pub use share::share;
+
 use crate::explore::Act;
 use crate::oracle::{Key, Kind, OnceId};
 use crate::search::{MESSAGES_MAX, REPLICAS_MAX};
@@ -16,6 +21,8 @@ pub struct Config {
     pub strangers: usize,
     /// How many keys there are.
     pub keys: usize,
+    /// Transactions that member 0 makes, and that all replicas see before anything else happens.
+    pub start: Vec<Vec<(Key, Act)>>,
     /// The transactions to choose from.
     pub alphabet: Vec<Vec<(Key, Act)>>,
     /// Operations on a budget, each with its amount. If there are any, they take the place of transactions.
@@ -53,6 +60,8 @@ pub struct Config {
     pub times: Vec<u64>,
     /// Most steps of clocks, over all replicas.
     pub passes: usize,
+    /// Whether each replica may end a counter that has an expiry at any time, as a transaction.
+    pub early: bool,
     /// Whether other replicas also pass messages on.
     pub relays: bool,
     /// Whether everything is also put in order with each replica gone for good.
@@ -122,6 +131,7 @@ impl Config {
             many(self.returns, "return", ""),
             many(self.proposed, "proposal", &self.proposed_members()),
             many(self.passes, "passing", " of a clock"),
+            self.early.then(|| "ends at any time".into()),
             self.crashes.then(|| "crashes".into()),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -146,11 +156,15 @@ impl Config {
     /// The idempotency key of a transaction, if it has one.
     pub(super) fn key(&self, number: u8) -> Option<OnceId> {
         let first = self.alphabet.len() - self.keyed;
-        usize::from(number).checked_sub(first)
+        let number = usize::from(number);
+        number.checked_sub(first).filter(|key| *key < self.keyed)
     }
 
     /// The operations of a transaction.
     pub(super) fn transaction(&self, number: u8, at: u8, made: u8) -> Vec<(Key, Kind)> {
+        let started = usize::from(number).checked_sub(self.alphabet.len());
+        // Transactions of the start are no others' numbers.
+        let made = if started.is_some() { 0 } else { made };
         let amount = match self.key(number) {
             // The amount is the same for every maker. It is greater than any replica's own amounts.
             Some(key) => self.amount(self.replicas() as u8, key as u8),
@@ -162,10 +176,17 @@ impl Config {
             Act::Reset => Kind::Reset,
             Act::Set => Kind::Set(3 * amount),
             Act::Delete => Kind::Delete,
-            Act::Expire => Kind::Expire(self.times[usize::from(made) % self.times.len()]),
+            // Replicas begin with different times where these are compared.
+            Act::Expire => {
+                let nth = usize::from(made) + usize::from(at) * usize::from(self.early);
+                Kind::Expire(self.times[nth % self.times.len()])
+            }
             Act::Persist => Kind::Persist,
         };
-        let acts = &self.alphabet[usize::from(number)];
+        let acts = match started {
+            Some(number) => &self.start[number],
+            None => &self.alphabet[usize::from(number)],
+        };
         acts.iter().map(|(key, act)| (*key, kind(*act))).collect()
     }
 }
@@ -200,6 +221,7 @@ fn base(members: usize, tabs: usize) -> Config {
         tabs,
         strangers: 0,
         keys: 1,
+        start: Vec::new(),
         alphabet: singles(&[Act::Add, Act::Delete]),
         flows: Vec::new(),
         keyed: 0,
@@ -217,6 +239,7 @@ fn base(members: usize, tabs: usize) -> Config {
         proposed: 0,
         times: Vec::new(),
         passes: 0,
+        early: false,
         relays: false,
         crashes: false,
         settle_each: 50,
@@ -623,59 +646,10 @@ pub fn full() -> Vec<Config> {
         returns(),
         votes(),
         expiries(),
+        refreshes::full(),
         successors(),
         keyed(),
         budgets(),
     ];
     all.concat()
-}
-
-/// The share that every test run explores.
-pub fn share() -> Vec<Config> {
-    let small = |config| Config {
-        ops: 1,
-        snapshots: 2,
-        ..config
-    };
-    vec![
-        Config {
-            leaves: 1,
-            snapshots: 2,
-            ..base(1, 2)
-        },
-        small(Config {
-            fences: 1,
-            crashes: true,
-            ..collecting(2, 1, 2)
-        }),
-        small(Config {
-            restarts: 1,
-            ..collecting(2, 1, 1)
-        }),
-        small(Config {
-            fences: 1,
-            returns: 1,
-            ..collecting(2, 1, 1)
-        }),
-        voting(3, [&[0, 1], &[0, 2]]),
-        Config {
-            snapshots: 1,
-            alphabet: singles(&[Act::Add, Act::Expire]),
-            times: vec![1_000, 2_000],
-            passes: 2,
-            ..collecting(2, 0, 1)
-        },
-        small(Config {
-            leaves: 1,
-            fences: 1,
-            ..collecting(2, 1, 0)
-        }),
-        Config {
-            alphabet: singles(&[Act::Add, Act::Delete, Act::Add]),
-            keyed: 1,
-            snapshots: 2,
-            leaves: 1,
-            ..collecting(1, 1, 1)
-        },
-    ]
 }

@@ -5,7 +5,7 @@ use crate::ledger::NAMES;
 use crate::search::{NodeId, State};
 use std::collections::BTreeSet;
 use tallymesh_core::WriterId;
-use tallymesh_core::explore::local_text;
+use tallymesh_core::explore::{local_text, open_expiries};
 
 /// Rounds after which everything must be in order.
 const ROUNDS: usize = 40;
@@ -31,6 +31,10 @@ impl Space<'_> {
         // Replicas that no member has admitted have the state, and no other replica has them.
         if !self.config.flows.is_empty() {
             self.does(&mut nodes, 0, Local::Flow(0))?;
+        }
+        let first = self.config.alphabet.len();
+        for number in first..first + self.config.start.len() {
+            self.does(&mut nodes, 0, Local::Transact(number as u8))?;
         }
         let strangers = nodes.split_off(members + tabs);
         self.in_order(&mut nodes)?;
@@ -245,6 +249,7 @@ impl Space<'_> {
                 self.does(nodes, at, Local::Acknowledge)?;
                 self.does(nodes, at, Local::Absorb)?;
             }
+            self.does(nodes, at, Local::Decide)?;
             self.does(nodes, at, Local::Collect)?;
         }
         Ok(())
@@ -316,6 +321,9 @@ impl Space<'_> {
             let holders = node.replica.quota().holders_of(NAMES[0]);
             if holders.iter().any(|it| !living.contains(&it.writer)) {
                 return Err(format!("{holders:?} hold something: {}", self.tell(nodes)));
+            }
+            if open_expiries(&node.replica) > 0 {
+                return Err(format!("an end is not decided: {}", self.tell(nodes)));
             }
             let keys = self.config.keys + usize::from(!holders.is_empty()) + holders.len();
             if node.replica.shard_count() > living.len() * keys {

@@ -147,6 +147,12 @@ impl World<'_> {
     ) -> Result<(), String> {
         let was = self.txns[remade.original as usize].writer;
         let keeps = |dot: Dot, cancels: &[Dot]| taken.keeps(dot, cancels);
-        oracle.reissue(view, (was, writer), remade.now, &remade.again, &keeps)
+        oracle.reissue(
+            view,
+            (was, writer),
+            (remade.now, &|_, _| (None, None)),
+            &remade.again,
+            &keeps,
+        )
     }
 }

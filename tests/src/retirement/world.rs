@@ -4,7 +4,7 @@
 use super::Local;
 use super::calls::writer;
 use super::configs::Config;
-use crate::oracle::{Call, Dot, Key, Kind, OnceId};
+use crate::oracle::{Call, Dot, Issue, Key, OnceId};
 use crate::search::{MessageId, NodeId};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +15,9 @@ use tallymesh_core::{
     AdmissionError, Again, Configuration, Encode, Error, Flow, MergeError, Message, Replica, Space,
     VersionVector, WriterId,
 };
+
+/// The clock of a replica that ends a counter which others see alive: it is wrong by any amount.
+const FAR: u64 = 1 << 50;
 
 /// The number of a transaction. A transaction has a greater number than those that it saw.
 pub(super) type TxnId = u32;
@@ -68,7 +71,7 @@ pub(super) struct Txn {
 #[derive(Default)]
 pub(super) struct Did {
     /// Its operations on counters. Empty if it changes none.
-    pub(super) issued: Vec<(Key, Kind)>,
+    pub(super) issued: Vec<(Key, Issue)>,
     /// Its operation on the budget.
     pub(super) flow: Option<Flow>,
     /// The writers that it retired, each up to this clock.
@@ -197,7 +200,7 @@ impl<'a> World<'a> {
         }
         self.executed += 1;
         let after = match step {
-            Local::Transact(_) | Local::Materialize(_) => self.write(node, step),
+            Local::Transact(_) | Local::Materialize(_) | Local::Expire(_) => self.write(node, step),
             Local::Restart(from) => self.restart(node, from),
             Local::Flow(number) => self.flow(node, number),
             _ => self.tend(node, step),
@@ -215,14 +218,21 @@ impl<'a> World<'a> {
         let (mut oracle, mut view) = self.oracle(cut)?;
         let mut once = None;
         let (made, issued) = match step {
-            Local::Materialize(key) => {
+            Local::Materialize(key) | Local::Expire(key) => {
                 let key = Key::from(key);
-                let made = guarded(|| oracle.materialize(&mut view, &mut replica, now, key))??;
-                (made, vec![(key, Kind::Delete)])
+                let early = matches!(step, Local::Expire(_));
+                let now = if early { FAR } else { now };
+                let ended = guarded(|| oracle.end_expired(&mut view, &mut replica, now, key))??;
+                replica.set_time(self.now(&counts));
+                counts.ops += u8::from(early && ended.is_some());
+                (
+                    ended.is_some(),
+                    ended.map(|it| (key, it)).into_iter().collect(),
+                )
             }
             Local::Transact(number) => {
                 let ops = self.config.transaction(number, at, counts.ops + 1);
-                let plan = oracle.plan(&view, replica.writer(), now, &ops);
+                let plan = oracle.plan_for(&view, &replica, now, &ops)?;
                 let issued = plan.map_or(Vec::new(), |plan| plan.issued);
                 once = self.config.key(number);
                 if let Some(once) = once
@@ -232,7 +242,9 @@ impl<'a> World<'a> {
                 }
                 let call = once.map_or(Call::Single, Call::Once);
                 let made = guarded(|| oracle.transact(&mut view, &mut replica, now, &ops, call))??;
-                counts.ops += u8::from(made);
+                // Those of the start are not counted.
+                let counts_it = usize::from(number) < self.config.alphabet.len();
+                counts.ops += u8::from(made && counts_it);
                 (made, issued)
             }
             _ => (false, Vec::new()),
@@ -510,7 +522,8 @@ impl<'a> World<'a> {
                 format!("proposes {members:?} as members")
             }
             Local::Pass => format!("its clock moves past {}", self.now(counts)),
-            Local::Materialize(key) => format!("deletes key {key} if it has expired"),
+            Local::Materialize(key) => format!("ends key {key} if it has expired"),
+            Local::Expire(key) => format!("ends key {key} if it has an expiry"),
             other => format!("{other:?}"),
         }
     }

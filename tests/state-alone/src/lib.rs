@@ -14,19 +14,22 @@ extern crate std;
 #[path = "../../../core/src"]
 mod core_src {
     pub(crate) mod bounds;
+    pub(crate) mod expired;
     pub(crate) mod hash;
     #[path = "layers/optional.rs"]
     pub(crate) mod layers;
     pub(crate) mod list;
+    pub(crate) mod sheet;
     pub(crate) mod sort;
     pub(crate) mod state;
+    pub(crate) mod vector;
     #[path = "error/write.rs"]
     pub(crate) mod write_error;
     pub(crate) mod writer_id;
 }
 
 pub(crate) use core_src::list::list;
-pub(crate) use core_src::{bounds, hash, layers, sort, state, writer_id};
+pub(crate) use core_src::{bounds, expired, hash, layers, sheet, sort, state, vector, writer_id};
 
 /// The errors that these files make: of all boundaries, only the one of writes.
 mod error {

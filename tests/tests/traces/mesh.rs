@@ -145,7 +145,13 @@ impl Mesh {
         assert_eq!(returned.unknown, None);
         for again in &returned.again {
             let keeps = |dot: Dot, cancels: &[Dot]| self.taken.keeps(dot, cancels);
-            let made = self.oracle.reissue(view, (old, writer), NOW, again, &keeps);
+            let made = self.oracle.reissue(
+                view,
+                (old, writer),
+                (NOW, &|_, _| (None, None)),
+                again,
+                &keeps,
+            );
             made.unwrap_or_else(|wrong| panic!("replica {at}: {wrong}"));
         }
         self.check_all();

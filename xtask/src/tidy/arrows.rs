@@ -4,14 +4,17 @@
 use super::paths::{Named, Paths};
 
 /// Bounds, hashes, ids, errors: every folder may name these.
-const GROUND: [&str; 8] = [
+const GROUND: [&str; 11] = [
     "bounds",
     "error",
+    "expired",
     "hash",
     "list",
     "once",
     "reserved",
+    "sheet",
     "sort",
+    "vector",
     "writer_id",
 ];
 
@@ -31,15 +34,18 @@ fn layer_of(name: &str) -> Option<&'static str> {
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("bounds", &[]),
     ("hash", &[]),
     ("list", &[]),
     ("reserved", &[]),
+    ("sheet", &[]),
     ("sort", &[]),
     ("once", &["hash"]),
     // An error names a writer, and a name of a space can be refused: the two files are one unit.
     ("error", &["bounds", "hash"]),
+    ("expired", &["error"]),
+    ("vector", &["error", "hash", "list"]),
     ("state", &[]),
     ("message", &["state"]),
     ("forks", &["message", "state"]),

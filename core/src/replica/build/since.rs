@@ -7,11 +7,11 @@ use crate::bounds::PUSH_BYTES_MAX;
 use crate::layers::{GUESTS, Optional};
 use crate::message::Message;
 use crate::replica::Replica;
+#[cfg(feature = "members")]
+use crate::sheet::Few;
+use crate::sheet::Sheet;
 use crate::state::build::{END, NOTHING, Selection};
 use crate::state::page::OWN;
-#[cfg(feature = "members")]
-use crate::state::sheet::Few;
-use crate::state::sheet::Sheet;
 use alloc::vec::Vec;
 
 /// With more writers than this, the few that changed are listed apart.

@@ -268,6 +268,7 @@ fn an_expiry_that_was_taken_away_goes_when_all_have_seen_that() {
         expiry: Some(Expiry {
             clock: 5,
             until: 100,
+            floor: 0,
         }),
         ..Extra::default()
     };

@@ -40,7 +40,7 @@ const ON_ITS_WAY: &str = "it bounds what is on its way, and decoders or the sync
 const AT_A_MOMENT: &str =
     "it bounds an argument of one call, and what is kept is within other bounds";
 
-const TABLE: [(&str, Tried); 52] = [
+const TABLE: [(&str, Tried); 54] = [
     (
         "KEY_BYTES_MAX",
         Filled(longest_key, |it| {
@@ -133,6 +133,14 @@ const TABLE: [(&str, Tried); 52] = [
         }),
     ),
     (
+        "EXPIRED_MAX",
+        By("with_too_many_ends_that_are_not_decided_a_delete_ends_the_counter"),
+    ),
+    (
+        "EXPIRED_SLOTS_MAX",
+        By("with_too_many_ends_that_are_not_decided_a_delete_ends_the_counter"),
+    ),
+    (
         "EXPIRY_MAX",
         Filled(latest_expiry, |it| {
             format!("{:?}", it.key_id("late").map(|at| it.expiry_at(at)))
@@ -207,7 +215,11 @@ const TABLE: [(&str, Tried); 52] = [
 ];
 
 /// The names of the tests of bounds.
-const TESTS: [&str; 2] = [include_str!("../room_tests.rs"), include_str!("filled.rs")];
+const TESTS: [&str; 3] = [
+    include_str!("../room_tests.rs"),
+    include_str!("filled.rs"),
+    include_str!("../expiries/tests.rs"),
+];
 
 #[test]
 fn every_bound_is_in_the_table() {

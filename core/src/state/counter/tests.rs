@@ -68,7 +68,11 @@ fn added(clock: u64) -> Extra {
 fn expires(clock: u64, until: u64) -> Extra {
     Extra {
         added: 1,
-        expiry: Some(Expiry { clock, until }),
+        expiry: Some(Expiry {
+            clock,
+            until,
+            floor: 0,
+        }),
         ..Extra::default()
     }
 }
@@ -558,4 +562,38 @@ fn a_withdrawal_of_an_earlier_lifetime_is_void() {
     withdraw(&mut slots[0], 8, 1, 0);
     normalize(&mut slots);
     assert_eq!(sum(&slots, &ids()).amount, 3);
+}
+
+/// The begin of a lifetime is collected elsewhere, and arrives with a later row, before an end is decided here.
+#[test]
+#[cfg(feature = "guests")]
+fn an_end_says_nothing_of_a_lifetime_that_began_since() {
+    let ended = Expired {
+        clock: 3,
+        time: 9,
+        upto: [(1, 4), (2, 5)]
+            .map(|(writer, clock)| Upto {
+                writer,
+                clock,
+                total: 7,
+            })
+            .into(),
+        spared: None,
+    };
+    let again = Extra {
+        began: 6,
+        added: 6,
+        ..Extra::default()
+    };
+    let mut slots = vec![
+        slot(1, 6, 20, again),
+        plain(2, 5, 7),
+        slot(3, 3, 0, added(0)),
+    ];
+    slots[2].side.expired.set(vec![ended]);
+    assert_eq!(value(&slots), Some(20));
+    normalize(&mut slots);
+    assert_eq!(value(&slots), Some(20));
+    slots[0].set_shard(8, 30, added(8));
+    assert_eq!(value(&slots), Some(30));
 }

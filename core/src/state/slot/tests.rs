@@ -117,6 +117,7 @@ fn an_expiry_that_was_taken_away_does_not_come_back() {
     let expiry = Some(Expiry {
         clock: 6,
         until: 100,
+        floor: 0,
     });
     let extra = Extra {
         added: 3,

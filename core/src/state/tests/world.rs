@@ -72,7 +72,9 @@ pub(super) fn apply(state: &mut State, key: &str, op: Op) -> bool {
     }
     let mut draft = state.draft(key_id);
     let (allows, made) = (|_: &_| Ok(()), |_, _: &_| ());
-    state.step(&mut draft, clock, op, allows, made).unwrap();
+    state
+        .step(&mut draft, (clock, false), op, allows, made)
+        .unwrap();
     if !state.put_draft(&mut draft) {
         return false;
     }

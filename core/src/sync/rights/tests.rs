@@ -11,7 +11,9 @@ use crate::message::records::{Ack, Announce, Leave};
 use crate::once::Once;
 use crate::replica::Scan;
 use crate::state::delta::Entry;
-use crate::state::slot::{Assignment, Expiry, Fold, Lift, Moved, Stamp, Watermark, Withdrawal};
+use crate::state::slot::{
+    Assignment, Expired, Expiry, Fold, Lift, Moved, Stamp, Upto, Watermark, Withdrawal,
+};
 use crate::sync::{Input, Output};
 use crate::{Op, Space};
 use alloc::boxed::Box;
@@ -214,6 +216,16 @@ fn beside(change: impl Fn(&mut Side, Stamp)) -> [&'static str; 3] {
     })
 }
 
+/// The end of a counter whose slots were seen so.
+fn ended(upto: Vec<Upto>) -> Expired {
+    Expired {
+        clock: 1,
+        time: 9,
+        upto,
+        spared: None,
+    }
+}
+
 #[test]
 fn only_editors_cancel() {
     let extra = |side: &mut Side, extra| side.extra = Some(Box::new(extra));
@@ -230,11 +242,16 @@ fn only_editors_cancel() {
     let set = beside(|side, _| extra(side, base(Assignment::Set(5))));
     let reset = beside(|side, _| extra(side, base(Assignment::Reset)));
     let expires = beside(|side, _| {
-        let expiry = Some(Expiry { clock: 1, until: 9 });
+        let expiry = Some(Expiry {
+            clock: 1,
+            until: 9,
+            floor: 0,
+        });
         let it = Extra::default();
         extra(side, Extra { expiry, ..it });
     });
-    for told in [watermark, lift, set, reset, expires] {
+    let ends = beside(|side, _| side.expired.set(Vec::from([ended(Vec::new())])));
+    for told in [watermark, lift, set, reset, expires, ends] {
         assert_eq!(told, CANCELS);
     }
     let again = beside(|side, _| {
@@ -264,6 +281,19 @@ fn nobody_but_a_member_tells_totals_of_more_than_64_bits() {
             side.watermark = Some(Watermark { clock, total, by });
         })
     };
+    let end = |total| {
+        beside(move |side, by| {
+            let Stamp { writer, clock } = by;
+            let upto = Upto {
+                writer,
+                clock,
+                total,
+            };
+            side.expired.set(Vec::from([ended(Vec::from([upto]))]));
+        })
+    };
+    assert_eq!(end(i128::from(i64::MIN)), CANCELS);
+    assert_eq!(end(i128::from(i64::MIN) - 1), WIDE);
     assert_eq!(watermark(i128::from(i64::MIN)), CANCELS);
     assert_eq!(watermark(i128::from(i64::MIN) - 1), WIDE);
     // A member may hold as much, once it has taken others over.
