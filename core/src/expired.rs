@@ -22,6 +22,7 @@
 //! The rule names no replica's clock. So clocks that are wrong by hours cost no more than a late end. The rule
 //! and its counter-examples are checked by brute force, in `tests/src/retirement/configs/refreshes.rs`.
 
+use crate::sort::sort_by;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -53,10 +54,13 @@ pub(crate) fn in_force(
     refreshes: &[Refresh],
     saw: &dyn Fn(usize, usize) -> bool,
 ) -> Vec<bool> {
-    let mut order: Vec<usize> = (0..ended.len()).collect();
-    order.sort_unstable_by(|a, b| ended[*b].cmp(&ended[*a]));
+    let mut order: Vec<u32> = (0..ended.len() as u32).collect();
+    sort_by(&mut order, &|a, b| {
+        ended[b as usize].cmp(&ended[a as usize])
+    });
     let mut in_force = alloc::vec![false; ended.len()];
     for at in order {
+        let at = at as usize;
         let Ended { time, spared, .. } = ended[at];
         let saves = |(nth, it): (usize, &Refresh)| {
             it.floor < time

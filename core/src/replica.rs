@@ -39,7 +39,6 @@ mod build;
 #[cfg(all(test, feature = "members"))]
 mod changes_tests;
 pub(crate) mod collect;
-#[cfg(feature = "guests")]
 pub(crate) mod expiries;
 mod forget;
 mod fork;
@@ -130,8 +129,7 @@ pub struct Replica {
     #[cfg(feature = "guests")]
     adds_only: bool,
     /// The counters on whose expiries this replica is about to decide.
-    #[cfg(feature = "guests")]
-    deciding: expiries::Deciding,
+    deciding: MemberPart<expiries::Deciding>,
     /// The original's writers, if this replica [stands aside](crate::MembersMut::stand_aside).
     pub(crate) aside: MemberPart<Option<Vec<WriterId>>>,
 }
@@ -148,8 +146,7 @@ impl Replica {
             quota: Quota::default(),
             #[cfg(feature = "guests")]
             adds_only: false,
-            #[cfg(feature = "guests")]
-            deciding: expiries::Deciding::default(),
+            deciding: MemberPart::default(),
             aside: MemberPart::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Sorting of numbers.
+//! Sorting.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -11,6 +11,45 @@ use core::cmp::Ordering;
 #[cfg_attr(not(target_family = "wasm"), inline(always))]
 pub(crate) fn sort_by(numbers: &mut [u32], order: &dyn Fn(u32, u32) -> Ordering) {
     numbers.sort_unstable_by(|a, b| order(*a, *b));
+}
+
+/// Sorts small values, in place. WebAssembly sorts their places, by the one copy of [`sort_by`].
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
+pub(crate) fn sort<T: Ord + Copy>(values: &mut [T]) {
+    if cfg!(not(target_family = "wasm")) {
+        return values.sort_unstable();
+    }
+    sort_places(values);
+}
+
+/// Sorts values by their keys. Those with equal keys stay in their order.
+#[cfg_attr(not(target_family = "wasm"), inline(always))]
+pub(crate) fn sort_by_key<T, K: Ord>(values: &mut Vec<T>, key: impl Fn(&T) -> K) {
+    if cfg!(not(target_family = "wasm")) {
+        return values.sort_by_key(key);
+    }
+    sort_places_by_key(values, key);
+}
+
+/// Sorts values by the keys of their places.
+fn sort_places_by_key<T, K: Ord>(values: &mut Vec<T>, key: impl Fn(&T) -> K) {
+    let mut order: Vec<u32> = (0..values.len() as u32).collect();
+    let key = |at: u32| (key(&values[at as usize]), at);
+    sort_by(&mut order, &|a, b| key(a).cmp(&key(b)));
+    let mut before: Vec<Option<T>> = values.drain(..).map(Some).collect();
+    for at in order {
+        values.extend(before[at as usize].take());
+    }
+}
+
+/// Sorts values by their places.
+fn sort_places<T: Ord + Copy>(values: &mut [T]) {
+    let mut order: Vec<u32> = (0..values.len() as u32).collect();
+    sort_by(&mut order, &|a, b| {
+        values[a as usize].cmp(&values[b as usize])
+    });
+    let sorted: Vec<T> = order.iter().map(|at| values[*at as usize]).collect();
+    values.copy_from_slice(&sorted);
 }
 
 /// Sorts numbers by the texts for which they stand. No two of the texts are equal.
@@ -45,6 +84,17 @@ mod tests {
     use super::*;
     use alloc::format;
     use alloc::string::String;
+
+    #[test]
+    fn values_are_sorted_by_their_places() {
+        let mut values = [(3, 'c'), (1, 'b'), (3, 'a'), (1, 'b'), (0, 'z')];
+        sort_places(&mut values);
+        assert_eq!(values, [(0, 'z'), (1, 'b'), (1, 'b'), (3, 'a'), (3, 'c')]);
+        sort_places::<u32>(&mut []);
+        let mut values = Vec::from([(3, 'c'), (1, 'b'), (3, 'a'), (1, 'a')]);
+        sort_places_by_key(&mut values, |it| it.0);
+        assert_eq!(values, [(1, 'b'), (1, 'a'), (3, 'c'), (3, 'a')]);
+    }
 
     #[test]
     fn texts_are_sorted_whatever_they_have_in_common() {

@@ -15,6 +15,9 @@ use alloc::vec::Vec;
 pub struct VersionVector(Vec<(WriterId, u64)>); // ascending by writer, no zeros
 
 impl VersionVector {
+    /// The vector of nothing.
+    pub(crate) const EMPTY: VersionVector = VersionVector(Vec::new());
+
     /// Makes a vector of entries that ascend by writer and have no zero clock.
     pub(crate) fn from_sorted(entries: Vec<(WriterId, u64)>) -> VersionVector {
         debug_assert!(entries.windows(2).all(|w| w[0].0 < w[1].0));

@@ -119,7 +119,7 @@ pub(crate) trait Optional<T: Empty>: Default + Deref<Target = T> {
 }
 
 /// A part that the program has.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Present<T>(T);
 
 impl<T: Empty> Default for Present<T> {
@@ -154,7 +154,7 @@ impl<T: fmt::Debug> fmt::Debug for Present<T> {
 }
 
 /// The null object: a part that the program lacks.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Absent<T>(PhantomData<T>);
 
 impl<T: Empty> Default for Absent<T> {

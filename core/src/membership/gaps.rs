@@ -8,6 +8,7 @@ use super::Membership;
 use super::admission::Forgotten;
 use crate::layers::{GUESTS, MEMBERS, Optional, State};
 use crate::message::Message;
+use crate::sort::sort;
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;
 #[cfg(feature = "members")]
@@ -29,7 +30,7 @@ impl Membership {
                 message.key_gaps.update(|it| it.push(at as u32));
             }
         }
-        message.key_gaps.update(|it| it.sort_unstable());
+        message.key_gaps.update(|it| sort(it));
     }
 
     /// Makes the joined part of a message visible. It moves the version vector up to the message's clocks,

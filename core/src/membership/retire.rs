@@ -11,6 +11,7 @@ use super::Membership;
 use crate::layers::{Optional, State};
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{Admit, Fence, SUCCESSORS_MAX, Statement};
+use crate::sort::sort;
 use crate::state::counter;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -59,7 +60,7 @@ impl Membership {
             return;
         }
         let mut writers = writers.to_vec();
-        writers.sort_unstable();
+        sort(&mut writers);
         let gone = |writer: u32| writers.binary_search(&writer).is_ok();
         for key_id in state.slots_of(&writers) {
             let mut slots = state.slots(key_id);

@@ -85,6 +85,7 @@ use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Fence, MembershipRecord, Owner, SUCCESSORS_MAX, Statement, of};
+use crate::sort::sort_by_key;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;
@@ -142,7 +143,7 @@ impl Membership {
         }
         message
             .records
-            .update(|it| it.sort_by_key(MembershipRecord::place));
+            .update(|it| sort_by_key(it, MembershipRecord::place));
     }
 
     /// Returns a version vector by local number, no higher than the clocks here. All clocks are 0 if the

@@ -28,6 +28,7 @@ use crate::layers::{Empty, GuestPart};
 use crate::message::records::Intro;
 use crate::once::Once;
 use crate::reserved::RESERVED;
+use crate::sort::sort;
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -252,7 +253,7 @@ impl Journal {
         let after = (Bound::Excluded(clock), Bound::Unbounded);
         let bundled = self.bundled.range(after).map(|it| *it.1);
         let mut across: Vec<u64> = bundled.filter(|first| *first <= clock).collect();
-        across.sort_unstable();
+        sort(&mut across);
         across
     }
 
@@ -285,8 +286,10 @@ impl Journal {
 
     /// Sets the transactions, ascending by clock.
     pub(crate) fn set_made(&mut self, made: Vec<Made>) {
-        let bundled = made.iter().filter(|made| made.last > made.clock);
-        self.bundled = bundled.map(|made| (made.last, made.clock)).collect();
+        self.bundled.clear();
+        for made in made.iter().filter(|made| made.last > made.clock) {
+            self.bundled.insert(made.last, made.clock);
+        }
         self.made = made;
     }
 
@@ -328,7 +331,15 @@ impl Journal {
                 at += 1;
                 at > held || across.binary_search(&made.clock).is_ok()
             });
-            self.bundled = self.bundled.split_off(&clock.saturating_add(1));
+            while let Some(last) = self
+                .bundled
+                .keys()
+                .next()
+                .copied()
+                .filter(|it| *it <= clock)
+            {
+                self.bundled.remove(&last);
+            }
             if self.made.capacity() > ROOM_MIN && self.made.len() < self.made.capacity() / 4 {
                 self.made.shrink_to_fit();
             }

@@ -23,6 +23,7 @@ use crate::bounds::{LIMIT_NAME_BYTES_MAX, PERIOD_MS_MAX, PERIOD_MS_MIN};
 #[cfg(feature = "budgets")]
 use crate::error::{Error, QuotaError};
 use crate::reserved::RESERVED;
+use crate::sort::sort;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
@@ -321,13 +322,13 @@ impl MembershipRecord {
                 for (writer, _) in &mut ack.seen {
                     *writer = map(*writer);
                 }
-                ack.seen.sort_unstable();
+                sort(&mut ack.seen);
             }
             Statement::Base(seen, _) => {
                 for (writer, _) in seen.iter_mut() {
                     *writer = map(*writer);
                 }
-                seen.sort_unstable();
+                sort(seen);
             }
             Statement::Leave(leave) => leave.successor = map(leave.successor),
             Statement::Fence(fence) => {

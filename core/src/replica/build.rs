@@ -8,6 +8,7 @@ use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
 use crate::rejoin::OfEarlier;
 use crate::sheet::Sheet;
+use crate::sort::sort_by_key;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
 use crate::state::vector::VersionVector;
@@ -333,7 +334,7 @@ impl Replica {
         for record in &mut records {
             record.renumber(|number| index.at(number));
         }
-        records.sort_by_key(MembershipRecord::place);
+        sort_by_key(&mut records, MembershipRecord::place);
         message.records.set(records);
         message.closed = closed;
         message.without_keys = closed && !MEMBERS;

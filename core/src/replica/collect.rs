@@ -2,7 +2,7 @@
 //! [The rule and the argument](crate::membership::stability#collection) stand with stability.
 
 use super::{Mark, MembersMut, QuotaHooks, Replica};
-use crate::layers::{GUESTS, MEMBERS, Quota};
+use crate::layers::{GUESTS, MEMBERS, Optional, Quota};
 use crate::membership::Membership;
 use crate::membership::stability::Quorum;
 use crate::state::counter;
@@ -91,10 +91,7 @@ impl Replica {
         self.idempotency.doubt_keyed(&mut self.membership);
         self.state.clear(writer);
         self.membership = Membership::new();
-        #[cfg(feature = "guests")]
-        {
-            self.deciding = super::expiries::Deciding::default();
-        }
+        self.deciding.take();
         key_ids
     }
 }

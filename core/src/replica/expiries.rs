@@ -21,26 +21,33 @@
 
 use super::{Mark, MembersMut, Replica};
 use crate::error::Error;
-use crate::layers::{GUESTS, Optional};
+use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::membership::stability::Quorum;
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
-use crate::state::slot::{Expired, Slot, Stamp, Upto, Watermark};
+use crate::state::slot::{Slot, Stamp, Upto, Watermark};
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The expiries of one counter: their writers and clocks.
-type Dots = Vec<(WriterId, u64)>;
+/// A counter, and its expiries: their writers and clocks.
+type Open = (KeyId, Vec<(WriterId, u64)>);
 
-/// The counters whose expiries were all stable at one time, with the version vector then. There is one such
-/// round at a time, and further counters wait for the next one.
-#[derive(Clone, Debug, Default)]
+/// The counters whose expiries were all stable at one time, ascending, with the version vector then. There is
+/// one such round at a time, and further counters wait for the next one.
+#[derive(Clone, Debug)]
 pub(super) struct Deciding {
     held: VersionVector,
-    counters: BTreeMap<KeyId, Dots>,
+    counters: Vec<Open>,
+}
+
+impl Empty for Deciding {
+    const EMPTY: Deciding = Deciding {
+        held: VersionVector::EMPTY,
+        counters: Vec::new(),
+    };
+    const NOTHING: &'static Deciding = &Deciding::EMPTY;
 }
 
 /// The transactions that all who count have acknowledged, and those that the store has.
@@ -48,16 +55,6 @@ struct Seen {
     quorum: Quorum,
     /// By local number.
     stored: Vec<u64>,
-}
-
-/// A counter with undecided expiries, and how far they are.
-enum Progress {
-    /// Some expiry is not stable yet.
-    Unstable,
-    /// All expiries are stable, and the counter waits for a round.
-    Stable(Dots),
-    /// The counter is in the present round.
-    InRound,
 }
 
 impl MembersMut<'_> {
@@ -82,7 +79,7 @@ impl Replica {
     fn decide_expiries(&mut self, stored: &Mark) -> Result<bool, Error> {
         let open = self.state.open_counters();
         if open.is_empty() {
-            self.deciding = Deciding::default();
+            self.deciding.take();
             return Ok(false);
         }
         let quorum = self.membership.quorum(&self.state);
@@ -91,33 +88,21 @@ impl Replica {
             stored: self.state.lows(&stored.state),
             quorum,
         };
-        let mut next = BTreeMap::new();
-        let mut present = BTreeMap::new();
+        let mut stable = Vec::new();
         for key_id in &open {
-            match self.progress(*key_id, &seen) {
-                Progress::Unstable => {}
-                Progress::Stable(dots) => {
-                    next.insert(*key_id, dots);
-                }
-                Progress::InRound => {
-                    let dots = self.deciding.counters.remove(key_id);
-                    present.extend(dots.map(|dots| (*key_id, dots)));
-                }
-            }
+            stable.extend(self.all_stable(*key_id, &seen));
         }
-        self.deciding.counters = present;
-        let due = match self.is_round_over(&seen) {
-            _ if !self.membership.is_member() => core::mem::take(&mut next),
-            true => core::mem::take(&mut self.deciding.counters),
-            false => BTreeMap::new(),
-        };
+        if !MEMBERS || !self.membership.is_member() {
+            return self.conclude_expiries(&open, &stable, &seen);
+        }
+        let (due, next) = self.split_round(stable, &seen);
         let changed = self.conclude_expiries(&open, &due, &seen)?;
-        if self.deciding.counters.is_empty() && !next.is_empty() {
-            self.deciding = Deciding {
-                held: self.state.vector(),
-                counters: next,
-            };
-        }
+        let held = self.state.vector();
+        self.deciding.update(|it| {
+            if it.counters.is_empty() {
+                (it.held, it.counters) = (held, next);
+            }
+        });
         Ok(changed)
     }
 
@@ -128,20 +113,36 @@ impl Replica {
             && self.membership.is_stable(&seen.quorum, by)
     }
 
-    /// How far the expiries of a counter are.
-    fn progress(&self, key_id: KeyId, seen: &Seen) -> Progress {
-        let slots = self.state.slots(key_id);
-        let judged = counter::judged(&slots, self.state.ids());
-        if !judged.iter().all(|it| self.is_final(seen, it.0)) {
-            return Progress::Unstable;
+    /// A counter with its expiries, if all of these are stable.
+    fn all_stable(&self, key_id: KeyId, seen: &Seen) -> Option<Open> {
+        let mut dots = Vec::new();
+        for slot in self.state.slots(key_id) {
+            let writer = slot.writer();
+            for it in slot.side.expired.iter() {
+                let clock = it.clock;
+                if !self.is_final(seen, Stamp { writer, clock }) {
+                    return None;
+                }
+                dots.push((self.state.id(writer), clock));
+            }
         }
-        let dots = judged
-            .iter()
-            .map(|it| (self.state.id(it.0.writer), it.0.clock));
-        let dots: Dots = dots.collect();
-        match self.deciding.counters.get(&key_id) == Some(&dots) {
-            true => Progress::InRound,
-            false => Progress::Stable(dots),
+        Some((key_id, dots))
+    }
+
+    /// Returns the counters of the round, if it is over, and those that wait for the next one. A counter leaves
+    /// the round if it has another expiry by now.
+    fn split_round(&mut self, stable: Vec<Open>, seen: &Seen) -> (Vec<Open>, Vec<Open>) {
+        let is_in_round = |it: &Open| self.deciding.counters.contains(it);
+        let (present, next) = stable.into_iter().partition(is_in_round);
+        match self.is_round_over(seen) {
+            true => {
+                self.deciding.update(|it| it.counters.clear());
+                (present, next)
+            }
+            false => {
+                self.deciding.update(|it| it.counters = present);
+                (Vec::new(), next)
+            }
         }
     }
 
@@ -159,32 +160,33 @@ impl Replica {
     fn conclude_expiries(
         &mut self,
         open: &[KeyId],
-        due: &BTreeMap<KeyId, Dots>,
+        due: &[Open],
         seen: &Seen,
     ) -> Result<bool, Error> {
         let clock = self.membership.next_clock(&self.state)?;
         let by = Stamp { writer: OWN, clock };
-        let decides = self.membership.is_member();
+        let decides = MEMBERS && self.membership.is_member();
         let (mut made, mut dropped) = (false, false);
         for key_id in open {
-            let before = self.state.slots(*key_id);
-            let mut slots = before.clone();
-            let mut writes = false;
-            if due.contains_key(key_id) {
+            let mut slots = self.state.slots(*key_id);
+            let (mut writes, mut drops) = (false, false);
+            if due.binary_search_by_key(key_id, |it| it.0).is_ok() {
                 match decides {
-                    true => writes = decide(&mut slots, self.state.ids(), by),
-                    false => drop_covered(&mut slots),
+                    true => (writes, drops) = decide(&mut slots, self.state.ids(), by),
+                    false => drops = drop_covered(&mut slots),
                 }
             }
             for slot in &mut slots {
                 slot.side.expired.update(|it| {
+                    let before = it.len();
                     it.retain(|it| {
                         let mark = it.spared.filter(|mark| *mark != by);
                         !mark.is_some_and(|mark| self.is_final(seen, mark))
                     });
+                    drops |= it.len() < before;
                 });
             }
-            if slots != before {
+            if writes || drops {
                 made |= writes;
                 dropped = true;
                 counter::normalize(&mut slots);
@@ -208,16 +210,16 @@ impl Replica {
     pub(super) fn deciding_text(&self) -> alloc::string::String {
         let names = self.deciding.counters.iter();
         let names = names.map(|(key_id, dots)| (self.state.keys().get(*key_id), dots));
-        let counters: BTreeMap<_, _> = names.collect();
+        let counters: alloc::collections::BTreeMap<_, _> = names.collect();
         let held = Some(&self.deciding.held).filter(|_| !counters.is_empty());
         alloc::format!("{held:?} {counters:?}")
     }
 }
 
 /// Turns the expiries of a counter that are in force into watermarks, and drops their records. Marks those
-/// that are void. Returns whether it wrote a mark or a watermark.
-fn decide(slots: &mut [Slot], ids: &[WriterId], by: Stamp) -> bool {
-    let mut writes = false;
+/// that are void. Returns whether it wrote a mark or a watermark, and whether it dropped a record.
+fn decide(slots: &mut [Slot], ids: &[WriterId], by: Stamp) -> (bool, bool) {
+    let (mut writes, mut drops) = (false, false);
     let judged = counter::judged(slots, ids).into_iter();
     let judged: Vec<_> = judged
         .map(|(of, it, holds)| (of, it.upto.clone(), holds))
@@ -240,40 +242,46 @@ fn decide(slots: &mut [Slot], ids: &[WriterId], by: Stamp) -> bool {
         let Ok(at) = counter::find(slots, of.writer) else {
             continue;
         };
-        let expired = &mut slots[at].side.expired;
-        if holds {
-            expired.update(|it| it.retain(|it| it.clock != of.clock));
-            continue;
-        }
-        for it in expired.get_mut().into_iter().flatten() {
-            if it.clock == of.clock && it.spared.is_none() {
-                it.spared = Some(by);
-                writes = true;
+        slots[at].side.expired.update(|expired| {
+            if holds {
+                expired.retain(|it| it.clock != of.clock);
+                drops = true;
+                return;
             }
-        }
+            for it in expired {
+                if it.clock == of.clock && it.spared.is_none() {
+                    it.spared = Some(by);
+                    writes = true;
+                }
+            }
+        });
     }
-    writes
+    (writes, drops)
 }
 
 /// Drops the expiries of a counter if watermarks, or later lifetimes, cover all that they would cancel. Whether
-/// they are in force makes no difference then.
-fn drop_covered(slots: &mut [Slot]) {
-    let counts = |it: &Upto| {
-        let at = counter::find(slots, it.writer);
-        at.is_ok_and(|at| {
-            let slot = &slots[at];
-            it.clock >= slot.began() && it.clock > slot.watermark_clock() && !is_void(slots, slot)
-        })
-    };
-    let is_covered = |it: &Expired| !it.upto.iter().any(counts);
-    if slots
-        .iter()
-        .all(|slot| slot.side.expired.iter().all(is_covered))
-    {
-        for slot in slots {
-            slot.side.expired.take();
+/// they are in force makes no difference then. Returns whether it did.
+fn drop_covered(slots: &mut [Slot]) -> bool {
+    for slot in slots.iter() {
+        for it in slot.side.expired.iter() {
+            if it.upto.iter().any(|it| is_left(slots, it)) {
+                return false;
+            }
         }
     }
+    for slot in slots {
+        slot.side.expired.take();
+    }
+    true
+}
+
+/// Whether a slot up to a clock is neither cancelled nor of an earlier lifetime nor void.
+fn is_left(slots: &[Slot], it: &Upto) -> bool {
+    let Ok(at) = counter::find(slots, it.writer) else {
+        return false;
+    };
+    let slot = &slots[at];
+    it.clock >= slot.began() && it.clock > slot.watermark_clock() && !is_void(slots, slot)
 }
 
 /// Whether a slot is a child that a watermark of its parent, or of the parent's parent, has reached. A replica

@@ -46,7 +46,7 @@ pub fn expiry_marks(replica: &Replica, key: &str, clock: u64) -> (Option<u64>, O
     let mut expired = own.side.expired.iter();
     let expiry = own.extra().expiry.filter(|it| it.clock == clock);
     let ended = expired.find(|it| it.clock == clock);
-    (ended.map(|it| it.time), expiry.map(|it| it.floor))
+    (ended.map(|it| it.time), expiry.map(|it| *it.floor))
 }
 
 /// How many expiries that were carried out are not decided.

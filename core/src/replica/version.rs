@@ -133,11 +133,7 @@ mod tests {
             began: 2,
             added: 3,
             assignment: Some(Assignment::Set(1)),
-            expiry: Some(Expiry {
-                clock: 3,
-                until: 9,
-                floor: 0,
-            }),
+            expiry: Some(Expiry::new(3, 9)),
             ..Extra::default()
         };
         let mut slot = Slot::new(writer, row, Some(&extra));

@@ -273,10 +273,15 @@ impl<I: KeyIndex> State<I> {
                     named.set(by.writer, selection.lows.at(by.writer));
                 });
                 // The delta builds on the slots that its sides name.
-                let saw = side.expired.iter().flat_map(|it| &it.upto);
-                for writer in saw.map(|it| it.writer).chain([side.writer]) {
+                let mut build_on = |writer: u32| {
                     if named.at(writer) == NOTHING {
                         named.set(writer, self.clocks[writer as usize]);
+                    }
+                };
+                build_on(side.writer);
+                for it in side.expired.iter() {
+                    for upto in &it.upto {
+                        build_on(upto.writer);
                     }
                 }
                 delta.sides.push(KeySide { key, side });

@@ -31,6 +31,7 @@
 use crate::bounds::{EXPIRED_MAX, EXPIRED_SLOTS_MAX};
 use crate::expired::{Ended, Refresh, in_force};
 use crate::layers::{GUESTS, Optional};
+use crate::sort::sort_by;
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{
     Assignment, Expired, Expiry, Extra, Lift, Moved, NEVER, RankedAssignment, Side, Slot, Stamp,
@@ -123,38 +124,33 @@ fn reaches(slots: &[Slot], ids: &[WriterId]) -> Vec<Reach> {
 
 /// Returns the expiries of a counter that are not decided. Each has its stamp, and whether it is in force.
 pub(crate) fn judged<'s>(slots: &'s [Slot], ids: &[WriterId]) -> Vec<(Stamp, &'s Expired, bool)> {
-    let of_slot = |slot: &'s Slot| {
-        let writer = slot.writer();
-        let stamp = move |it: &Expired| Stamp {
-            writer,
-            clock: it.clock,
-        };
-        slot.side
-            .expired
-            .iter()
-            .map(move |it| (stamp(it), it, false))
-    };
-    if !GUESTS || !is_open(slots) {
-        return Vec::new();
+    let (mut all, mut ended) = (Vec::new(), Vec::new());
+    let (mut lasting, mut refreshes) = (Vec::new(), Vec::new());
+    if !is_open(slots) {
+        return all;
     }
-    let mut all: Vec<(Stamp, &Expired, bool)> = slots.iter().flat_map(of_slot).collect();
-    let ended = all.iter().map(|(by, it, _)| Ended {
-        time: it.time,
-        clock: by.clock,
-        issuer: ids[by.writer as usize],
-        spared: it.spared.is_some(),
-    });
-    let ended: Vec<Ended> = ended.collect();
-    let lasting = slots
-        .iter()
-        .filter_map(|slot| Some((slot, lasting(slots, slot)?)));
-    let lasting: Vec<(&Slot, Expiry)> = lasting.collect();
-    let refreshes = lasting.iter().map(|(_, it)| Refresh {
-        until: it.until,
-        floor: it.floor,
-    });
-    let refreshes: Vec<Refresh> = refreshes.collect();
-    let saw = |at: usize, nth: usize| saw(slots, all[at].1, lasting[nth].0, lasting[nth].1.clock);
+    for slot in slots {
+        let writer = slot.writer();
+        for it in slot.side.expired.iter() {
+            let clock = it.clock;
+            ended.push(Ended {
+                time: it.time,
+                clock,
+                issuer: ids[writer as usize],
+                spared: it.spared.is_some(),
+            });
+            all.push((Stamp { writer, clock }, it, false));
+        }
+        if let Some(it) = self::lasting(slots, slot) {
+            lasting.push((slot, it.clock));
+            let (until, floor) = (it.until, *it.floor);
+            refreshes.push(Refresh { until, floor });
+        }
+    }
+    let saw = |at: usize, nth: usize| {
+        let (slot, clock) = lasting[nth];
+        saw(slots, all[at].1, slot, clock)
+    };
     for (at, holds) in in_force(&ended, &refreshes, &saw).into_iter().enumerate() {
         all[at].2 = holds;
     }
@@ -198,34 +194,40 @@ fn saw(slots: &[Slot], expired: &Expired, slot: &Slot, clock: u64) -> bool {
 
 /// Whether an expiry of the counter is not decided. Until then nothing of the counter is dropped.
 pub(crate) fn is_open(slots: &[Slot]) -> bool {
-    slots.iter().any(|slot| !slot.side.expired.is_empty())
+    GUESTS && slots.iter().any(|slot| !slot.side.expired.is_empty())
 }
 
 /// Returns the greatest time of an expiry in force that is not decided, 0 for none.
 pub(crate) fn floor(slots: &[Slot], ids: &[WriterId]) -> u64 {
-    let judged = judged(slots, ids).into_iter().filter(|it| it.2);
-    judged.map(|it| it.1.time).max().unwrap_or(0)
+    let mut floor = 0;
+    if is_open(slots) {
+        for (_, it, holds) in judged(slots, ids) {
+            floor = if holds { it.time.max(floor) } else { floor };
+        }
+    }
+    floor
 }
 
 /// Returns the sum of each slot, its children included, as a read shows it.
 pub(crate) fn sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
-    match GUESTS && is_open(slots) {
-        true => {
-            let reaches = reaches(slots, ids);
-            sums_to(slots, ids, |at| reaches[at])
-        }
+    match is_open(slots) {
+        true => sums_to(slots, ids, Some(&reaches(slots, ids))),
         false => certain_sums(slots, ids),
     }
 }
 
 /// Returns the sum of each slot, its children included, as if no expiry were in force.
 pub(crate) fn certain_sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
-    sums_to(slots, ids, |at| certain_reach(&slots[at]))
+    sums_to(slots, ids, None)
 }
 
-/// Returns the sum of each slot, its children included, where the slots are cancelled up to `reach`.
-#[inline]
-fn sums_to(slots: &[Slot], ids: &[WriterId], reach: impl Fn(usize) -> Reach) -> Vec<Sum> {
+/// Returns the sum of each slot, its children included, where the slots are cancelled so far. Without `reaches`,
+/// these are their watermarks.
+fn sums_to(slots: &[Slot], ids: &[WriterId], reaches: Option<&[Reach]>) -> Vec<Sum> {
+    let reach = |at: usize| match reaches {
+        Some(reaches) if GUESTS => reaches[at],
+        _ => certain_reach(&slots[at]),
+    };
     let mut sums = crate::list(slots.len());
     for (at, slot) in slots.iter().enumerate() {
         sums.push(alone(slot, ids, reach(at)));
@@ -360,9 +362,9 @@ impl Act<'_> {
             at
         });
         let slot = &mut slots[at];
-        let expired = slot.side.expired.take();
-        slot.side = Side::new(OWN);
-        slot.side.expired.set(expired);
+        let mut side = Side::new(OWN);
+        core::mem::swap(&mut side.expired, &mut slot.side.expired);
+        slot.side = side;
         let extra = Extra {
             began: if again { self.clock } else { 0 },
             ..Extra::default()
@@ -428,19 +430,26 @@ impl Act<'_> {
     /// changes nothing, if so much is undecided that only a delete is left.
     pub(crate) fn carry_out(&self, slots: &mut Vec<Slot>, until: u64) -> bool {
         let sums = certain_sums(slots, self.ids);
-        let alive = slots
-            .iter()
-            .zip(&sums)
-            .filter(|(slot, sum)| slot.side.moved.is_none() && sum.is_alive());
-        let upto = alive.map(|(slot, _)| Upto {
-            writer: slot.writer(),
-            clock: slot.row.clock,
-            total: slot.total(),
-        });
-        let upto: Vec<Upto> = upto.collect();
-        let open = slots.iter().flat_map(|slot| slot.side.expired.iter());
-        let named = open.clone().map(|it| it.upto.len()).sum::<usize>() + upto.len();
-        if open.count() >= EXPIRED_MAX || named > EXPIRED_SLOTS_MAX {
+        let id = |at: u32| self.ids[slots[at as usize].writer() as usize];
+        let mut order: Vec<u32> = (0..slots.len() as u32).collect();
+        sort_by(&mut order, &|a, b| id(a).cmp(&id(b)));
+        let mut upto = Vec::new();
+        let (mut open, mut named) = (0, 0);
+        for at in order {
+            let (slot, sum) = (&slots[at as usize], &sums[at as usize]);
+            if slot.side.moved.is_none() && sum.is_alive() {
+                upto.push(Upto {
+                    writer: slot.writer(),
+                    clock: slot.row.clock,
+                    total: slot.total(),
+                });
+            }
+            open += slot.side.expired.len();
+            for it in slot.side.expired.iter() {
+                named += it.upto.len();
+            }
+        }
+        if open >= EXPIRED_MAX || named + upto.len() > EXPIRED_SLOTS_MAX {
             return false;
         }
         let time = until.max(floor(slots, self.ids).saturating_add(1));
@@ -463,15 +472,25 @@ impl Act<'_> {
 
     /// Marks the expiries that this replica sees void, because what it does now relies on that.
     pub(crate) fn spare(&self, slots: &mut [Slot]) {
-        let void = judged(slots, self.ids).into_iter();
-        let void = void.filter(|(_, it, holds)| !holds && it.spared.is_none());
-        let void: Vec<Stamp> = void.map(|it| it.0).collect();
-        for by in void {
-            let slot = find(slots, by.writer).map(|at| &mut slots[at].side.expired);
-            let expired = slot.ok().and_then(|it| it.get_mut()).into_iter().flatten();
-            for it in expired.filter(|it| it.clock == by.clock) {
-                it.spared = Some(self.stamp());
+        if !is_open(slots) {
+            return;
+        }
+        let mut void = Vec::new();
+        for (by, it, holds) in judged(slots, self.ids) {
+            if !holds && it.spared.is_none() {
+                void.push(by);
             }
+        }
+        for slot in slots {
+            let writer = slot.writer();
+            slot.side.expired.update(|expired| {
+                for it in expired {
+                    let clock = it.clock;
+                    if void.contains(&Stamp { writer, clock }) {
+                        it.spared = Some(self.stamp());
+                    }
+                }
+            });
         }
     }
 
@@ -569,11 +588,9 @@ impl Act<'_> {
             None => self.begin(slots),
         };
         let clock = self.clock;
-        let expiry = Some(Expiry {
-            clock,
-            until,
-            floor,
-        });
+        let mut refresh = Expiry::new(clock, until);
+        refresh.floor.set(floor);
+        let expiry = Some(refresh);
         slot.set_shard(
             clock,
             slot.total(),
@@ -647,9 +664,11 @@ fn drop_earlier(slots: &mut [Slot]) {
     let began: Vec<(u32, u64)> = slots.iter().map(|it| (it.writer(), it.began())).collect();
     let began = |writer: u32| crate::sheet::of(&began, writer);
     for slot in slots {
-        for it in slot.side.expired.get_mut().into_iter().flatten() {
-            it.upto.retain(|it| it.clock >= began(it.writer));
-        }
+        slot.side.expired.update(|expired| {
+            for it in expired {
+                it.upto.retain(|it| it.clock >= began(it.writer));
+            }
+        });
     }
 }
 

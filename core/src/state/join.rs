@@ -478,7 +478,6 @@ impl<I: KeyIndex> State<I> {
                         upto.writer = writers[upto.writer as usize].number;
                     }
                     it.upto.retain(|it| it.writer != FORGOTTEN);
-                    it.upto.sort_unstable_by_key(|it| it.writer);
                     expired.insert(at, it);
                     changed = true;
                 }

@@ -335,11 +335,18 @@ impl Page {
 
     /// How many slots the expiries name that lie in a writer's slots of these counters.
     pub(crate) fn expired_slots(&self, writer: u32, counters: u64) -> usize {
-        let odd = self.odd.iter().filter(|_| GUESTS);
-        let sides = odd.flat_map(|odd| odd.iter());
-        let sides = sides.filter(|(bit, side)| side.writer == writer && counters >> bit & 1 == 1);
-        let expired = sides.flat_map(|(_, side)| side.expired.iter());
-        expired.map(|it| 1 + it.upto.len()).sum()
+        let mut slots = 0;
+        if GUESTS && let Some(odd) = &self.odd {
+            for (bit, side) in odd.iter() {
+                if side.writer == writer && counters >> bit & 1 == 1 {
+                    slots += side.expired.len();
+                    for it in side.expired.iter() {
+                        slots += it.upto.len();
+                    }
+                }
+            }
+        }
+        slots
     }
 
     /// All records of its slots beside their rows.

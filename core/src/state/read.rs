@@ -13,6 +13,7 @@ use super::{State, counter, place};
 #[cfg(feature = "members")]
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::Error;
+use crate::layers::GUESTS;
 use crate::sort::sort_by;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
@@ -317,7 +318,6 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// The counters that have an expiry which is not decided, ascending.
-    #[cfg(feature = "guests")]
     pub(crate) fn open_counters(&self) -> Vec<KeyId> {
         let mut open = Vec::new();
         for (at, page) in self.pages.iter().enumerate() {
@@ -338,10 +338,14 @@ impl<I: KeyIndex> State<I> {
             for column in page.columns().filter(|column| column.present != 0) {
                 owners[column.writer as usize] = true;
             }
-            let sides = page.odd.iter().flat_map(|odd| odd.iter());
-            let expired = sides.flat_map(|(_, side)| side.expired.iter());
-            for it in expired.flat_map(|it| &it.upto) {
-                owners[it.writer as usize] = true;
+            if GUESTS && let Some(odd) = &page.odd {
+                for (_, side) in odd.iter() {
+                    for it in side.expired.iter() {
+                        for upto in &it.upto {
+                            owners[upto.writer as usize] = true;
+                        }
+                    }
+                }
             }
         }
         owners

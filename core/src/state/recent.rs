@@ -1,5 +1,6 @@
 //! The last changes: what changed since a moment is found without a look at all that did not.
 
+use crate::sort::sort;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -46,7 +47,7 @@ impl Recent {
         let changes = self.changes.iter().rev();
         let newer = changes.take_while(|it| it.0 >= epoch);
         let mut newer: Vec<u32> = newer.map(|it| it.1).collect();
-        newer.sort_unstable();
+        sort(&mut newer);
         newer.dedup();
         Some(newer)
     }

@@ -86,7 +86,19 @@ pub(crate) struct Expiry {
     /// Milliseconds since 1970, or [`NEVER`].
     pub(crate) until: u64,
     /// The greatest time of an [`Expired`] record in force that the writer saw, 0 for none.
-    pub(crate) floor: u64,
+    pub(crate) floor: GuestPart<u64>,
+}
+
+impl Expiry {
+    /// An expiry whose writer saw no such record.
+    pub(crate) fn new(clock: u64, until: u64) -> Expiry {
+        let floor = GuestPart::default();
+        Expiry {
+            clock,
+            until,
+            floor,
+        }
+    }
 }
 
 /// The rare part of a shard. Only the owner writes it, and it travels with the row.
@@ -179,7 +191,7 @@ pub(crate) struct Expired {
     pub(crate) clock: u64,
     /// The time that is compared with refreshes.
     pub(crate) time: u64,
-    /// The slots that the issuer saw alive, ascending by writer.
+    /// The slots that the issuer saw alive, ascending by the ids of their writers.
     pub(crate) upto: Vec<Upto>,
     /// The least transaction that saw it void, and that later ones rely on.
     pub(crate) spared: Option<Stamp>,
@@ -188,8 +200,8 @@ pub(crate) struct Expired {
 impl Expired {
     /// The clock up to which it saw a writer's slot, 0 if it did not.
     pub(crate) fn upto(&self, writer: u32) -> u64 {
-        let at = self.upto.binary_search_by_key(&writer, |it| it.writer);
-        at.map_or(0, |at| self.upto[at].clock)
+        let it = self.upto.iter().find(|it| it.writer == writer);
+        it.map_or(0, |it| it.clock)
     }
 }
 
@@ -333,15 +345,16 @@ impl Side {
                 withdrawal.by.writer = map(withdrawal.by.writer);
             }
         }
-        for it in self.expired.get_mut().into_iter().flatten() {
-            if let Some(by) = &mut it.spared {
-                by.writer = map(by.writer);
+        self.expired.update(|expired| {
+            for it in expired {
+                if let Some(by) = &mut it.spared {
+                    by.writer = map(by.writer);
+                }
+                for upto in &mut it.upto {
+                    upto.writer = map(upto.writer);
+                }
             }
-            for upto in &mut it.upto {
-                upto.writer = map(upto.writer);
-            }
-            it.upto.sort_unstable_by_key(|it| it.writer);
-        }
+        });
     }
 }
 

@@ -147,12 +147,12 @@ fn sweep_slot(
         let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
         if dead && lifted && stable(own(expiry.clock)) {
             extra.expiry = None;
-        } else if expiry.floor > 0 && stable(own(expiry.clock)) {
+        } else if *expiry.floor > 0 && stable(own(expiry.clock)) {
             // Each writer that carries an expiry out from now on has seen this one.
-            extra.expiry = Some(Expiry { floor: 0, ..expiry });
+            extra.expiry = Some(Expiry::new(expiry.clock, expiry.until));
             *waits |= dead;
         } else {
-            *waits |= dead || expiry.floor > 0;
+            *waits |= dead || *expiry.floor > 0;
         }
     }
     if extra.assignment.is_some()

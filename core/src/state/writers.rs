@@ -209,8 +209,13 @@ impl<I: KeyIndex> State<I> {
                         again(&mut withdrawal.by);
                     }
                 }
-                let expired = side.expired.get_mut().into_iter().flatten();
-                expired.filter_map(|it| it.spared.as_mut()).for_each(&again);
+                side.expired.update(|expired| {
+                    for it in expired {
+                        if let Some(by) = &mut it.spared {
+                            again(by);
+                        }
+                    }
+                });
             }
             page.others.retain(|column| !is_gone(column.writer));
         }

@@ -659,10 +659,7 @@ impl SyncMachine {
             if busy {
                 self.end_transfers();
             }
-            #[cfg(feature = "guests")]
-            {
-                collected = replica.members_mut().decide_expiries(stored)?;
-            }
+            collected = replica.members_mut().decide_expiries(stored)?;
             self.push_before_collection(now, replica);
             if self.open_sessions().next().is_some() {
                 // A peer may hold this replica's transactions up to here.

@@ -128,7 +128,10 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
         )
         | bit(extra.expiry.is_some(), EXPIRY)
         | bit(extra.absorbed, ABSORBED)
-        | bit(extra.expiry.is_some_and(|it| it.floor > 0), FLOOR);
+        | bit(
+            GUESTS && extra.expiry.is_some_and(|it| *it.floor > 0),
+            FLOOR,
+        );
     put_varint(out, parts);
     if extra.began != 0 {
         put_varint(out, clock - extra.began);
@@ -152,8 +155,8 @@ fn put_extra(out: &mut Vec<u8>, extra: &Extra, clock: u64) {
     if let Some(expiry) = extra.expiry {
         put_varint(out, clock - expiry.clock);
         put_until(out, expiry.until);
-        if expiry.floor > 0 {
-            put_varint(out, expiry.floor);
+        if GUESTS && *expiry.floor > 0 {
+            put_varint(out, *expiry.floor);
         }
     }
 }
@@ -421,14 +424,11 @@ fn read_extra(reader: &mut Reader<'_>, clock: u64) -> Result<Extra, Fail> {
         _ => None,
     };
     if parts & EXPIRY != 0 {
-        extra.expiry = Some(Expiry {
-            clock: read_before(reader, clock),
-            until: read_until(reader),
-            floor: match GUESTS && parts & FLOOR != 0 {
-                true => read_floor(reader),
-                false => 0,
-            },
-        });
+        let mut expiry = Expiry::new(read_before(reader, clock), read_until(reader));
+        if GUESTS && parts & FLOOR != 0 {
+            expiry.floor.set(read_floor(reader));
+        }
+        extra.expiry = Some(expiry);
     }
     let ordered = (extra.added == 0 || extra.added >= extra.began)
         && extra

@@ -10,6 +10,7 @@ use crate::replica::Replica;
 #[cfg(feature = "members")]
 use crate::sheet::Few;
 use crate::sheet::Sheet;
+use crate::sort::sort;
 use crate::state::build::{END, NOTHING, Selection};
 use crate::state::page::OWN;
 use alloc::vec::Vec;
@@ -50,7 +51,7 @@ impl Replica {
         let raised = self.state.raised_since(&mark.state);
         let mut few = raised.filter(|_| self.state.clocks().len() > FEW_FROM)?;
         few.extend(mark.keyed.writers());
-        few.sort_unstable();
+        sort(&mut few);
         few.dedup();
         Some(few)
     }

@@ -265,11 +265,7 @@ fn the_begin_of_a_lifetime_is_forgotten_when_all_have_seen_it() {
 fn an_expiry_that_was_taken_away_goes_when_all_have_seen_that() {
     let extra = Extra {
         added: 6,
-        expiry: Some(Expiry {
-            clock: 5,
-            until: 100,
-            floor: 0,
-        }),
+        expiry: Some(Expiry::new(5, 100)),
         ..Extra::default()
     };
     let living = [slot(1, 6, extra)];

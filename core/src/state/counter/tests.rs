@@ -68,11 +68,7 @@ fn added(clock: u64) -> Extra {
 fn expires(clock: u64, until: u64) -> Extra {
     Extra {
         added: 1,
-        expiry: Some(Expiry {
-            clock,
-            until,
-            floor: 0,
-        }),
+        expiry: Some(Expiry::new(clock, until)),
         ..Extra::default()
     }
 }

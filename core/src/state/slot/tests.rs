@@ -114,11 +114,7 @@ fn a_watermark_of_an_earlier_lifetime_is_none() {
 
 #[test]
 fn an_expiry_that_was_taken_away_does_not_come_back() {
-    let expiry = Some(Expiry {
-        clock: 6,
-        until: 100,
-        floor: 0,
-    });
+    let expiry = Some(Expiry::new(6, 100));
     let extra = Extra {
         added: 3,
         expiry,

@@ -242,11 +242,7 @@ fn only_editors_cancel() {
     let set = beside(|side, _| extra(side, base(Assignment::Set(5))));
     let reset = beside(|side, _| extra(side, base(Assignment::Reset)));
     let expires = beside(|side, _| {
-        let expiry = Some(Expiry {
-            clock: 1,
-            until: 9,
-            floor: 0,
-        });
+        let expiry = Some(Expiry::new(1, 9));
         let it = Extra::default();
         extra(side, Extra { expiry, ..it });
     });

@@ -89,11 +89,7 @@ fn a_cancel_may_name_a_total_that_is_as_wide_here() {
 fn a_side_of_adds_has_no_cancel_and_no_other_expiry() {
     let expires = |until| {
         let clock = 5;
-        Some(Expiry {
-            clock,
-            until,
-            floor: 0,
-        })
+        Some(Expiry::new(clock, until))
     };
     let held = holding(|number| {
         let expiry = expires(100);
