@@ -224,10 +224,7 @@ pub(crate) fn certain_sums(slots: &[Slot], ids: &[WriterId]) -> Vec<Sum> {
 /// Returns the sum of each slot, its children included, where the slots are cancelled so far. Without `reaches`,
 /// these are their watermarks.
 fn sums_to(slots: &[Slot], ids: &[WriterId], reaches: Option<&[Reach]>) -> Vec<Sum> {
-    let reach = |at: usize| match reaches {
-        Some(reaches) if GUESTS => reaches[at],
-        _ => certain_reach(&slots[at]),
-    };
+    let reach = |at: usize| Some(&reaches?[at]);
     let mut sums = crate::list(slots.len());
     for (at, slot) in slots.iter().enumerate() {
         sums.push(alone(slot, ids, reach(at)));
@@ -247,7 +244,8 @@ fn sums_to(slots: &[Slot], ids: &[WriterId], reaches: Option<&[Reach]>) -> Vec<S
         let (Some(up), Some(moved)) = (parents[at], &*slots[at].side.moved) else {
             continue;
         };
-        let parent = (&slots[up], reach(up).clock);
+        let upto = reach(up).map_or(slots[up].watermark_clock(), |it| it.clock);
+        let parent = (&slots[up], upto);
         if let Some(child) = as_child(parent, moved.to.clock, sums[at], moved.amount) {
             sums[up].take(&child);
         }
@@ -264,7 +262,7 @@ pub(crate) fn sum(slots: &[Slot], ids: &[WriterId]) -> Sum {
     let mut total = Sum::default();
     if !GUESTS {
         for slot in slots {
-            total.take(&alone(slot, ids, certain_reach(slot)));
+            total.take(&alone(slot, ids, None));
         }
         return total;
     }
@@ -298,9 +296,14 @@ fn as_child((parent, upto): (&Slot, u64), clock: u64, sum: Sum, moved: i128) -> 
     })
 }
 
-/// Returns the sum of a slot without its children, where the slot is cancelled so far.
-fn alone(slot: &Slot, ids: &[WriterId], reach: Reach) -> Sum {
+/// Returns the sum of a slot without its children, where the slot is cancelled so far. Without a `reach`, this is
+/// its watermark.
+fn alone(slot: &Slot, ids: &[WriterId], reach: Option<&Reach>) -> Sum {
     let extra = slot.extra();
+    let reach = match reach {
+        Some(reach) if GUESTS => *reach,
+        _ => certain_reach(slot),
+    };
     let watermark = reach.clock;
     let lifted = watermark.max(slot.lift_clock());
     let assignment = extra

@@ -7,6 +7,7 @@ use crate::replica::collect::tests::space;
 use crate::state::counter::Act;
 use crate::state::operation::Op;
 use crate::state::page::Row;
+use crate::state::slot::Expired;
 use crate::wire::Encode;
 use crate::{Message, VersionVector};
 
