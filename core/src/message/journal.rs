@@ -59,9 +59,22 @@ pub(crate) struct Did {
     pub(crate) op: Op,
     /// For a cancel, the slots of other writers that it cancelled.
     pub(crate) saw: Vec<Saw>,
+    /// For a delete that is the [end](crate::expired) of an expired counter, its time, else 0. Such an end lists no
+    /// slots: members end theirs by the same expiry.
+    pub(crate) ends: u64,
 }
 
 impl Did {
+    /// An operation that is no cancel.
+    pub(crate) fn new(key: &str, op: Op) -> Did {
+        Did {
+            key: key.into(),
+            op,
+            saw: Vec::new(),
+            ends: 0,
+        }
+    }
+
     /// The amount of this add with that of another one. `None` if it would leave `i64`, if one of the two is no
     /// add, or if they are of different counters, or of a budget.
     fn sum_with(&self, other: &Did) -> Option<i64> {

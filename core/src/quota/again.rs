@@ -81,11 +81,7 @@ impl QuotaRef<'_> {
             }
             let by = i64::try_from(by).ok()?;
             if by != 0 || account.part == Part::Value {
-                again.push(Did {
-                    key: key.into(),
-                    op: Op::Add(by),
-                    saw: Vec::new(),
-                });
+                again.push(Did::new(&key, Op::Add(by)));
             }
         }
         Some(again)

@@ -107,7 +107,7 @@ impl Rejoin {
                 let by = rest.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
                 rest -= i128::from(by);
                 first = false;
-                survivors.push(self.did(state, key_id, Op::Add(by), 0, &slots));
+                survivors.push(self.did(state, key_id, (Op::Add(by), 0), 0, &slots));
             }
         }
         survivors
@@ -147,12 +147,13 @@ impl Rejoin {
         }
     }
 
-    /// Returns the record of an operation on a counter, with the slots that it cancelled if it is a cancel.
+    /// Returns the record of an operation on a counter, with the slots that it cancelled if it is a cancel. `ends`
+    /// is the time of the end of an expired counter, else 0.
     pub(crate) fn did(
         &self,
         state: &State,
         key_id: KeyId,
-        op: Op,
+        (op, ends): (Op, u64),
         clock: u64,
         slots: &[Slot],
     ) -> Did {
@@ -172,6 +173,7 @@ impl Rejoin {
                     total: watermark.total,
                 })
                 .collect(),
+            ends,
         }
     }
 

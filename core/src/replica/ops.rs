@@ -138,7 +138,7 @@ impl Replica {
         if self.membership.keeps_journal() {
             let made = self
                 .rejoin
-                .did(&self.state, key_id, Op::Add(by), clock, &[]);
+                .did(&self.state, key_id, (Op::Add(by), 0), clock, &[]);
             did.update(|it| it.push(made));
         }
     }

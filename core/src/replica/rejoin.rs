@@ -183,6 +183,13 @@ impl RejoinMut<'_> {
                 weaker = true;
                 continue;
             }
+            if it.ends > 0 {
+                if let Some(op) = self.end_again(&mut drafts[at], clock, &it, &mut again) {
+                    changed(key_id);
+                    ops.push(op);
+                }
+                continue;
+            }
             match self.step_again(&mut drafts[at], clock, it, &mut again) {
                 Some(op) => {
                     changed(key_id);
@@ -196,6 +203,31 @@ impl RejoinMut<'_> {
         self.commit_again(clock, once.map(|once| (once, weaker)), drafts);
         self.replica.rejoin.keep(clock, again);
         Some(ops)
+    }
+
+    /// Ends an expired counter again in its draft. `None` if there is nothing left to end.
+    fn end_again(
+        &mut self,
+        draft: &mut Draft,
+        clock: u64,
+        it: &Did,
+        again: &mut Dids,
+    ) -> Option<AgainOp> {
+        let ends = self.replica.state.end_again(draft, clock, it.ends);
+        let made = Did {
+            ends,
+            ..Did::new(&it.key, Op::Delete)
+        };
+        if ends == 0 {
+            return None;
+        }
+        again.update(|it| it.push(made));
+        Some(AgainOp {
+            key: it.key.clone(),
+            op: Op::Delete,
+            cancels: Vec::new(),
+            left: 0,
+        })
     }
 
     /// Makes an operation again in the draft of its counter. `None` if it fails.
@@ -223,7 +255,7 @@ impl RejoinMut<'_> {
         let seen = it.saw.len();
         let cancels = self.cancel_again(draft, clock, it.saw, base);
         let Replica { state, rejoin, .. } = &*self.replica;
-        let made = rejoin.did(state, draft.key_id, it.op, clock, &draft.slots);
+        let made = rejoin.did(state, draft.key_id, (it.op, 0), clock, &draft.slots);
         again.update(|it| it.push(made));
         Some(AgainOp {
             key: it.key,

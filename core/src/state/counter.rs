@@ -429,9 +429,10 @@ impl Act<'_> {
         }
     }
 
-    /// Ends an expired counter by a record of its own. The counter expired at `until`. Returns false, and
-    /// changes nothing, if so much is undecided that only a delete is left.
-    pub(crate) fn carry_out(&self, slots: &mut Vec<Slot>, until: u64) -> bool {
+    /// Ends an expired counter, or its own slot alone, by a record of its own. The counter expired at `until`.
+    /// Returns the time of the end. It is 0, and nothing changes, if there is nothing to end, or if so much is
+    /// undecided that only a delete is left.
+    pub(crate) fn carry_out(&self, slots: &mut Vec<Slot>, until: u64, alone: bool) -> u64 {
         let sums = certain_sums(slots, self.ids);
         let id = |at: u32| self.ids[slots[at as usize].writer() as usize];
         let mut order: Vec<u32> = (0..slots.len() as u32).collect();
@@ -440,7 +441,8 @@ impl Act<'_> {
         let (mut open, mut named) = (0, 0);
         for at in order {
             let (slot, sum) = (&slots[at as usize], &sums[at as usize]);
-            if slot.side.moved.is_none() && sum.is_alive() {
+            let named_by_it = !alone || slot.writer() == OWN;
+            if named_by_it && slot.side.moved.is_none() && sum.is_alive() {
                 upto.push(Upto {
                     writer: slot.writer(),
                     clock: slot.row.clock,
@@ -452,10 +454,12 @@ impl Act<'_> {
                 named += it.upto.len();
             }
         }
-        if open >= EXPIRED_MAX || named + upto.len() > EXPIRED_SLOTS_MAX {
-            return false;
+        let is_full = open >= EXPIRED_MAX || named + upto.len() > EXPIRED_SLOTS_MAX;
+        if is_full || upto.is_empty() {
+            return 0;
         }
         let time = until.max(floor(slots, self.ids).saturating_add(1));
+        let time = time.min(NEVER - 1);
         self.spare(slots);
         let own = find(slots, OWN).ok().filter(|at| sums[*at].is_alive());
         let slot = match own {
@@ -465,12 +469,12 @@ impl Act<'_> {
         };
         let expired = Expired {
             clock: self.clock,
-            time: time.min(NEVER - 1),
+            time,
             upto,
             spared: None,
         };
         slot.side.expired.update(|it| it.push(expired));
-        true
+        time
     }
 
     /// Marks the expiries that this replica sees void, because what it does now relies on that.

@@ -78,8 +78,8 @@ impl<I: KeyIndex> State<I> {
     /// whether it had an expiry.
     ///
     /// Before it changes anything, it asks `allows` with what the counter comes to. It calls `made` after
-    /// each change, with the operation and the slots. An operation without an effect is no change. It does not
-    /// call `made` for the record, because a replica that rejoins carries an expiry out anew.
+    /// each change, with the operation, the time of such a record or 0, and the slots. An operation without an
+    /// effect is no change.
     ///
     /// # Errors
     /// [`WriteError::ExpiryRange`], [`WriteError::Overflow`], and the errors of `allows`. Then the draft is
@@ -91,7 +91,7 @@ impl<I: KeyIndex> State<I> {
         (clock, closed): (u64, bool),
         op: Op,
         allows: impl FnOnce(&Sum) -> Result<(), Error>,
-        mut made: impl FnMut(Op, &[Slot]),
+        mut made: impl FnMut((Op, u64), &[Slot]),
     ) -> Result<bool, Error> {
         check(op)?;
         let act = self.act(clock);
@@ -101,10 +101,14 @@ impl<I: KeyIndex> State<I> {
         if let Some(until) = sum.expiry().filter(|it| self.is_past(Some(*it))) {
             // A counter that this transaction changed already has its clock in the own slot.
             let carries_out = GUESTS && closed && !draft.changed;
-            if !carries_out || !act.carry_out(slots, until) {
+            let ends = match carries_out {
+                true => act.carry_out(slots, until, false),
+                false => 0,
+            };
+            if ends == 0 {
                 act.cancel(slots, None);
-                made(Op::Delete, slots);
             }
+            made((Op::Delete, ends), slots);
             draft.changed = true;
             sum = Sum::default();
         }
@@ -119,11 +123,32 @@ impl<I: KeyIndex> State<I> {
             Op::Persist => act.expire(slots, NEVER),
         }
         draft.changed = true;
-        made(op, slots);
+        made((op, 0), slots);
         Ok(match op {
             Op::Persist => sum.expiry().is_some(),
             _ => exists,
         })
+    }
+
+    /// Ends a counter again, which this replica ended at `time` under an earlier writer. If the counter has expired
+    /// by now, this ends all of it. Else it ends the own slot alone, because nobody had seen these adds but this
+    /// replica, and it had ended them. Returns the time of the end, 0 if there was nothing to end.
+    pub(crate) fn end_again(&self, draft: &mut Draft, clock: u64, time: u64) -> u64 {
+        let act = self.act(clock);
+        let slots = &mut draft.slots;
+        let expiry = counter::sum(slots, &self.ids).expiry();
+        let expired = expiry.filter(|it| self.is_past(Some(*it)));
+        let latest = time.max(expired.unwrap_or(0));
+        let mut ends = act.carry_out(slots, latest, expired.is_none());
+        let own = counter::find(slots, OWN).ok();
+        let own = own.map(|at| counter::certain_sums(slots, &self.ids)[at]);
+        if ends == 0 && own.is_some_and(|own| own.is_alive()) {
+            // Too much is undecided for a record.
+            act.cancel_own(slots, None, true);
+            ends = time;
+        }
+        draft.changed |= ends > 0;
+        ends
     }
 
     /// Makes a draft visible, if it was changed. Returns whether it was. Next,

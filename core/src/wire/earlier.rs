@@ -9,6 +9,7 @@ use crate::error::{Limited, Rule};
 use crate::layers::Empty;
 use crate::message::journal::{Did, EarlierWriter, Journal, Made, Saw};
 use crate::state::operation::Op;
+use crate::state::slot::NEVER;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -18,6 +19,10 @@ const DELETE: u8 = 2;
 const SET: u8 = 3;
 const EXPIRE: u8 = 4;
 const PERSIST: u8 = 5;
+const END: u8 = 6;
+
+/// The greatest time of an end.
+const LATEST: u64 = NEVER - 1;
 
 pub(super) fn put_earlier(out: &mut Vec<u8>, writers: &[EarlierWriter]) {
     put_varint(out, writers.len() as u64);
@@ -75,6 +80,7 @@ fn put_did(out: &mut Vec<u8>, did: &[Did]) {
         let (kind, value) = match it.op {
             Op::Add(by) => (ADD, zigzag(by)),
             Op::Reset => (RESET, 0),
+            Op::Delete if it.ends > 0 => (END, it.ends),
             Op::Delete => (DELETE, 0),
             Op::Set(value) => (SET, zigzag(value)),
             Op::Expire(at) => (EXPIRE, at),
@@ -192,10 +198,12 @@ fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {
     for _ in 0..reader.count(4) {
         let key = reader.text(Limited::MessageKeys, KEY_BYTES_MAX).into();
         let (kind, value) = (reader.u8(), reader.varint());
+        let ends = if kind == END { value } else { 0 };
         let op = match (kind, value) {
             (ADD, value) => Op::Add(unzigzag(value)),
             (RESET, 0) => Op::Reset,
             (DELETE, 0) => Op::Delete,
+            (END, 1..=LATEST) => Op::Delete,
             (SET, value) => Op::Set(unzigzag(value)),
             (EXPIRE, value) => Op::Expire(value),
             (PERSIST, 0) => Op::Persist,
@@ -209,7 +217,10 @@ fn read_did(reader: &mut Reader<'_>) -> Result<Vec<Did>, Fail> {
                 total: reader.wide(),
             });
         }
-        did.push(Did { key, op, saw });
+        if ends > 0 && !saw.is_empty() {
+            return Err(reader.malformed(Rule::Stored));
+        }
+        did.push(Did { key, op, saw, ends });
     }
     Ok(did)
 }

@@ -17,8 +17,9 @@ impl Oracle {
     /// `keeps` accepts. Its arguments are the dot of an operation and the dots up to which the replayed
     /// cancel reaches. The second set is every operation that the replica replayed before.
     ///
-    /// The end of an expired counter is not replayed. If an operation meets an expired counter, it makes another
-    /// end. `marks` has what the replica noted with it, as far as that is still there.
+    /// The end of an expired counter is replayed. It ends what the replica replayed before, and the whole counter if
+    /// that has expired by now. If another operation meets an expired counter, it makes an end, too. `marks` has
+    /// what the replica noted with it, as far as that is still there.
     ///
     /// # Errors
     /// The difference, as text.
@@ -49,7 +50,12 @@ impl Oracle {
                 return Err(format!("{op:?} was no operation of {was}@{}", again.was));
             };
             let mut saw = None;
-            if self.ops[original].cancels() {
+            let ends = self.ops[original].ends;
+            let counter = view.counters.get(&key);
+            let expired = counter.filter(|counter| counter.is_expired(now));
+            let expired = expired.and_then(|counter| counter.expiry);
+            let ends_own = ends.is_some() && expired.is_none();
+            if self.ops[original].cancels() || ends_own {
                 let mut seen = Seen::default();
                 for &id in &self.by_key[key] {
                     let Issued {
@@ -63,9 +69,14 @@ impl Oracle {
                 }
                 saw = Some(seen);
             }
-            let kinds = match saw {
-                Some(_) => vec![(key, Issue::from(op.op))],
-                None => {
+            let kinds = match (ends, &saw) {
+                (Some(time), _) => {
+                    let floor = self.floor(&view.seen, key);
+                    let time = time.max(expired.unwrap_or(0)).max(floor + 1);
+                    vec![(key, Issue::end(time))]
+                }
+                (None, Some(_)) => vec![(key, Issue::from(op.op))],
+                (None, None) => {
                     let floor = self.floor(&view.seen, key);
                     // A counter that this transaction changed before gets a delete.
                     let touched = self.ops[issued..].iter().any(|op| op.key == key);
@@ -129,7 +140,7 @@ impl Oracle {
             floor: issue.floor,
             void: Seen::default(),
         };
-        op.void = self.spared_by(&op);
+        op.void = self.spared_by(&op, &view.seen);
         self.ops.push(op);
         view.seen.insert(id);
         self.recount(view, key);

@@ -120,11 +120,11 @@ impl Oracle {
         stands.map(|it| it.0).collect()
     }
 
-    /// The ends that an operation spares: those that its issuer saw void.
-    pub(super) fn spared_by(&self, op: &Issued) -> Seen {
+    /// The ends that an operation spares: those that its issuer saw void. `seen` is its whole view.
+    pub(super) fn spared_by(&self, op: &Issued, seen: &Seen) -> Seen {
         let mut void = Seen::default();
         if op.spares() {
-            let judged = self.judged(&op.saw, op.key).into_iter();
+            let judged = self.judged(seen, op.key).into_iter();
             let ids = judged.filter(|it| !it.1).map(|it| it.0);
             ids.for_each(|id| void.insert(id));
         }

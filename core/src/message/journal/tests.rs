@@ -5,11 +5,7 @@ use crate::state::operation::Op;
 
 /// A journal of adds at these clocks.
 fn journal(clocks: &[u64]) -> Journal {
-    let did = |by: u64| Did {
-        key: "k".into(),
-        op: Op::Add(by as i64),
-        saw: Vec::new(),
-    };
+    let did = |by: u64| Did::new("k", Op::Add(by as i64));
     Journal {
         made: clocks
             .iter()
@@ -63,11 +59,7 @@ fn a_part_and_what_follows_are_the_whole() {
 }
 
 fn op(key: &str, op: Op) -> Did {
-    Did {
-        key: key.into(),
-        op,
-        saw: Vec::new(),
-    }
+    Did::new(key, op)
 }
 
 fn add(key: &str, by: i64) -> Vec<Did> {

@@ -480,7 +480,7 @@ fn with_too_many_ends_that_are_not_decided_a_delete_ends_the_counter() {
             ids: &ids,
             reuses: false,
         };
-        assert_eq!(act.carry_out(&mut slots, TIME), fits);
+        assert_eq!(act.carry_out(&mut slots, TIME, false) > 0, fits);
         assert_eq!(counter::is_open(&slots), fits);
     }
 }
@@ -507,16 +507,56 @@ fn an_end_outlives_its_writer() {
     assert!(all.iter().all(|it| it.state.held(&guest.writer()) == 0));
 }
 
-/// A rejoin replays no end: the journal has none.
+/// A replica that rejoins ends again what it had ended of its own, and nothing that others refreshed.
 #[test]
-fn the_journal_has_no_end() {
-    let [_, _, mut guest] = begun();
-    let before = guest.rejoin.journal().len();
-    end(&mut guest);
-    assert_eq!(guest.rejoin.journal().len(), before);
-    assert_eq!(open(&guest), 1);
-    guest.add("n", 1).unwrap();
-    assert_eq!(guest.rejoin.journal().len(), before + 1);
+fn a_replica_that_rejoins_ends_its_own_adds_again() {
+    // What happened elsewhere meanwhile, whether the time has passed at the guest, and the result.
+    type Meanwhile = fn(&mut Replica);
+    let cases: [(Meanwhile, bool, i128); 5] = [
+        (|_| (), false, 11),
+        (|_| (), true, 1),
+        (end, false, 1),
+        (
+            |it| assert_eq!(it.apply("n", Op::Persist), Ok(true)),
+            false,
+            16,
+        ),
+        (
+            |it| assert_eq!(it.apply("n", Op::Delete), Ok(true)),
+            false,
+            1,
+        ),
+    ];
+    for (at, (meanwhile, is_past, value)) in cases.into_iter().enumerate() {
+        let [mut one, mut two, mut guest] = begun();
+        guest.add("n", 5).unwrap();
+        end(&mut guest);
+        guest.add("n", 1).unwrap();
+        assert_eq!(guest.value("n"), Some(1));
+        meanwhile(&mut one);
+        let state = one.delta(&VersionVector::default());
+        let next = crate::WriterId::from_bytes([9; 16]);
+        let mut rejoin = guest.rejoin_mut();
+        let journal = rejoin.begin_again(next, &state, &mut |_| ()).unwrap();
+        guest.set_time(if is_past { u64::MAX } else { 0 });
+        let again = guest
+            .rejoin_mut()
+            .make_again(journal.clone(), Some(0), 0, &mut |_| ());
+        assert_eq!(again.again.len(), 4, "{again:?}");
+        guest.set_time(0);
+        assert_eq!(guest.value("n"), Some(value), "case {at}");
+        pass(&guest, &mut one);
+        both(&mut one, &mut two);
+        assert_eq!(two.value("n"), Some(value), "case {at}");
+        // The journal of the next writer has the end, too.
+        let ends = |journal: &crate::message::journal::Journal| {
+            let did = journal.made.iter().flat_map(|it| &it.did);
+            did.filter(|it| it.ends > 0).count()
+        };
+        // Where the time has passed, the first add ends the counter, too.
+        let now = 1 + usize::from(is_past);
+        assert_eq!((ends(&journal), ends(guest.rejoin.journal())), (1, now));
+    }
 }
 
 /// In a space without members nothing is ever decided, so the end is a delete there.

@@ -203,11 +203,7 @@ fn whole(replica: &Replica) -> Message {
 
 /// An operation of a writer: one operation on the counter `key`.
 fn op(key: &str, op: Op) -> Did {
-    Did {
-        key: key.into(),
-        op,
-        saw: Vec::new(),
-    }
+    Did::new(key, op)
 }
 
 /// A guest that made two transactions before it knew of members, and two after that.
@@ -284,7 +280,7 @@ fn of_a_cancel_is_kept_what_it_cancelled_itself() {
     let saw_of = |op, slot| {
         replica
             .rejoin
-            .did(&replica.state, key_id, op, 7, &[slot])
+            .did(&replica.state, key_id, (op, 0), 7, &[slot])
             .saw
     };
     for cancel in [Op::Reset, Op::Delete, Op::Set(3)] {

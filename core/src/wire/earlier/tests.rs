@@ -15,9 +15,8 @@ fn did(key: &str, op: Op, saw: &[(u8, u64, i128)]) -> Did {
         total,
     });
     Did {
-        key: key.into(),
-        op,
         saw: saw.collect(),
+        ..Did::new(key, op)
     }
 }
 
