@@ -17,11 +17,6 @@ impl MembersMut<'_> {
 }
 
 impl Replica {
-    /// Whether this replica only adds.
-    pub fn is_adds_only(&self) -> bool {
-        self.adds_only
-    }
-
     /// Rejects an operation that cancels, and an add that first has to cancel the counter's sum. This sum is
     /// the whole value, or an expiry that would end the new lifetime.
     pub(super) fn check_role(&self, op: Op, sum: &Sum) -> Result<(), Error> {
@@ -48,9 +43,7 @@ mod tests {
     fn whoever_only_adds_cancels_nothing() {
         let mut one = replica(1);
         one.add("k", 1).unwrap();
-        assert!(!one.is_adds_only());
         one.members_mut().set_adds_only(true);
-        assert!(one.is_adds_only());
         let before = one.canonical_bytes();
         for op in [
             Op::Reset,

@@ -253,8 +253,8 @@ impl OpenSpace {
     pub(super) fn set_role(&mut self, role: Role) {
         let before = std::mem::replace(&mut self.role, role);
         tracing::info!(space = self.name().as_str(), %before, now = %role, "this node's role");
-        let only_adds = role < Role::Editor;
-        if self.replica.is_adds_only() && !only_adds {
+        let only_adds = only_adds(role);
+        if self::only_adds(before) && !only_adds {
             // At time 0 nothing has expired, so all counters are listed.
             self.replica.set_time(0);
             for (counter, _) in self.replica.counters() {
@@ -569,6 +569,11 @@ impl OpenSpace {
             membership: closed.then(|| self.membership(now)),
         }
     }
+}
+
+/// Whether a node of this role only adds.
+fn only_adds(role: Role) -> bool {
+    role < Role::Editor
 }
 
 /// Makes the allocator return the memory of a large transfer to the system, where it does not do so

@@ -1,6 +1,6 @@
 //! Writes to a space: adds, transactions, and the deletion of expired counters.
 
-use super::{KeyId, OpenSpace};
+use super::{KeyId, OpenSpace, only_adds};
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
 use tallymesh_core::{
     Asker, DecodeError, Error, KeyStatus, MemberError, Op, Party, RESERVED, Transaction, WriteError,
@@ -247,7 +247,7 @@ impl OpenSpace {
             };
             // The counter leaves the list of expiries here, so this is the last look at its expiry.
             self.existing.look(&self.replica, counter);
-            if self.replica.is_adds_only() {
+            if only_adds(self.role) {
                 // Another node deletes it, and a merge brings that here.
                 continue;
             }
