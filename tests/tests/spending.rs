@@ -100,15 +100,21 @@ fn what_is_on_lease_is_spent_or_comes_back() {
     play_all(&plan, 2 * SEEDS);
 }
 
+/// Plays a plan in which a member is struck, under these faults.
+fn play_struck(strike: Strike, trouble: Trouble) {
+    let plan = Plan {
+        strike: Some(strike),
+        trouble,
+        ..SMALL
+    };
+    play_all(&plan, 2 * SEEDS);
+}
+
 /// A member is gone for good while clients spend, and an operator takes it out. The others spend its rights.
 /// Only the units that it spent and did not replicate are spent twice.
 #[test]
 fn what_a_member_held_that_is_taken_out_is_spent_by_the_others() {
-    let plan = Plan {
-        strike: Some(Strike::TakenOut),
-        ..SMALL
-    };
-    play_all(&plan, 2 * SEEDS);
+    play_struck(Strike::TakenOut, Trouble::CUTS);
 }
 
 /// A member's process is copied while it runs, until an operator ends the copy.
@@ -117,11 +123,7 @@ fn what_a_member_held_that_is_taken_out_is_spent_by_the_others() {
 /// spent after the copy. All remaining rights can be spent.
 #[test]
 fn a_copy_of_a_process_overdraws_no_more_than_its_writer_held() {
-    let plan = Plan {
-        strike: Some(Strike::Copied),
-        ..SMALL
-    };
-    play_all(&plan, 2 * SEEDS);
+    play_struck(Strike::Copied, Trouble::CUTS);
 }
 
 /// A member's disk is copied, and a process on the copy runs beside it. It spends nothing, so exactly what there is
@@ -129,12 +131,7 @@ fn a_copy_of_a_process_overdraws_no_more_than_its_writer_held() {
 #[test]
 fn nothing_is_spent_beside_a_copy_of_a_disk_that_the_original_does_not_spend() {
     for trouble in [Trouble::CUTS, Trouble::LOSSES] {
-        let plan = Plan {
-            strike: Some(Strike::DiskCopied),
-            trouble,
-            ..SMALL
-        };
-        play_all(&plan, 2 * SEEDS);
+        play_struck(Strike::DiskCopied, trouble);
     }
 }
 
@@ -142,11 +139,7 @@ fn nothing_is_spent_beside_a_copy_of_a_disk_that_the_original_does_not_spend() {
 /// units that the original spent and did not replicate are spent twice.
 #[test]
 fn what_a_member_held_is_spent_by_an_adopted_copy_of_its_disk() {
-    let plan = Plan {
-        strike: Some(Strike::Adopted),
-        ..SMALL
-    };
-    play_all(&plan, 2 * SEEDS);
+    play_struck(Strike::Adopted, Trouble::CUTS);
 }
 
 #[test]

@@ -411,15 +411,20 @@ fn lost<'a>(plan: &Plan<'a>) -> Result<(Mesh<'a>, String)> {
     Ok((mesh, dead))
 }
 
+/// Waits until ten units of a budget are spent at a member, which may request rights for them.
+fn spends(mesh: &Mesh<'_>, at: usize, budget: &str) -> Result<f64> {
+    until(|| {
+        let wait = [("tallymesh-rights-wait-ms", "1000")];
+        let (status, _) = mesh.ask(at, &format!("budgets/{budget}/spend"), &wait, TEN)?;
+        Ok(status == 200)
+    })
+}
+
 fn wiped(plan: &Plan<'_>) -> Result<f64> {
     let (mesh, dead) = lost(plan)?;
     let begun = Instant::now();
     mesh.change_owner(0, "remove", Some(dead))?;
-    until(|| {
-        let wait = [("tallymesh-rights-wait-ms", "1000")];
-        let (status, _) = mesh.ask(0, "budgets/gift/spend", &wait, TEN)?;
-        Ok(status == 200)
-    })?;
+    spends(&mesh, 0, "gift")?;
     Ok(begun.elapsed().as_secs_f64())
 }
 
@@ -443,11 +448,7 @@ fn cut(plan: &Plan<'_>, way: Way, seconds: u64) -> Result<f64> {
     until(|| mesh.does(2, "counters/marker/add", r#"{"by":"1"}"#))?;
     mesh.set(Way::Open, 2);
     let begun = Instant::now();
-    until(|| {
-        let wait = [("tallymesh-rights-wait-ms", "1000")];
-        let (status, _) = mesh.ask(2, "budgets/late/spend", &wait, TEN)?;
-        Ok(status == 200)
-    })?;
+    spends(&mesh, 2, "late")?;
     until(|| mesh.shows(0, "counters/marker", "1"))?;
     Ok(begun.elapsed().as_secs_f64())
 }
@@ -475,11 +476,7 @@ fn keyed(plan: &Plan<'_>) -> Result<f64> {
     }
     let begun = Instant::now();
     mesh.start(2)?;
-    until(|| {
-        let wait = [("tallymesh-rights-wait-ms", "1000")];
-        let (status, _) = mesh.ask(1, "budgets/gift/spend", &wait, TEN)?;
-        Ok(status == 200)
-    })?;
+    spends(&mesh, 1, "gift")?;
     Ok(begun.elapsed().as_secs_f64())
 }
 
