@@ -342,7 +342,7 @@ kinds! {
     OWN_CLOCK_AHEAD: Kind::link("own_clock_ahead", "Another process writes under this node's writer id.")
         .advice("The node takes another id by itself; was it cloned?");
     GONE: Kind::link("gone", "The sender's writer left or was retired.")
-        .advice("It comes back under a new writer by itself.");
+        .advice("It rejoins under a new writer by itself.");
     BEHIND: Kind::link("behind", "The sender missed what was collected meanwhile.")
         .advice("It begins again from a member's state by itself.");
     UNSURE: Kind::link("unsure", "It is not certain yet that a member began from a state that was new enough.")

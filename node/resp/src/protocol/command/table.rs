@@ -59,7 +59,7 @@ pub(crate) static TABLE: &[Spec; 77] = {
         made("budget.get", Command::BudgetGet, 2, Read, ONE, "Reads a budget, as this node sees it."),
         made("budget.grant", Command::BudgetGrant, -4, Write, ONE, "Moves rights of a budget, or room, to another member; answers how many are left here."),
         made("budget.holders", Command::BudgetHolders, 2, Keyspace, ONE, "Tells which writer holds what of a budget."),
-        made("budget.lease", Command::BudgetLease, 5, Write, ONE, "Sets rights aside for somebody who may spend them without asking, for a while; answers when they come back."),
+        made("budget.lease", Command::BudgetLease, 5, Write, ONE, "Sets rights aside for somebody who may spend them without asking, for a while; answers when they return."),
         made("budget.leases", Command::BudgetLeases, 2, Keyspace, ONE, "Tells what is left of which lease of a budget."),
         made("budget.list", Command::BudgetList, -1, Keyspace, NO, "Lists budgets by name, from a prefix and a name on."),
         made("budget.mint", Command::BudgetMint, 3, Write, ONE, "Pays into a budget; answers its value."),
