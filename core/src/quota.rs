@@ -5,14 +5,14 @@
 //!
 //! | thing | meaning |
 //! |---|---|
-//! | budget ([`budget`], `stock`) | an amount that many writers spend from at once |
+//! | budget ([`budget`], `rights`) | an amount that many writers spend from at once |
 //! | lease ([`lease`]) | rights set aside for a client, which spends them without asking |
 //! | sequence ([`sequence`]) | numbers from 1 on |
 //! | rate limit ([`period`]) | an amount for each period of a key |
 //!
 //! # What it guarantees
 //! - **Budget.** No causal cut shows its value below its floor or above its cap.
-//! - **Lease.** Its rights come back only after the client has stopped, if clocks keep the bounds of
+//! - **Lease.** Its rights return only after the client has stopped, if clocks keep the bounds of
 //!   [`lease_until`](lease::lease_until).
 //! - **Sequence.** No number is handed out twice.
 //! - **Rate limit.** All members together bring in no more than the limit.
@@ -74,7 +74,7 @@ mod again;
 mod inherit;
 mod overdrawn;
 mod pending;
-mod stock;
+mod rights;
 
 use crate::error::{Error, QuotaError};
 use crate::forks::ForkLog;

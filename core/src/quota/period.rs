@@ -269,13 +269,13 @@ impl<'a> QuotaRef<'a> {
     }
 
     /// The amounts left in a period, or `None` if it is over.
-    pub(super) fn period_stock(self, name: &str) -> Option<Holding> {
+    pub(super) fn rights_in_period(self, name: &str) -> Option<Holding> {
         let period = PeriodId::parse(name)?;
         (!is_over(self.state, period.end)).then(|| self.left_in(name))
     }
 
     /// The amount of a period that a writer holds or may bring in.
-    pub(super) fn period_stock_of(self, name: &str, writer: WriterId) -> i128 {
+    pub(super) fn rights_in_period_of(self, name: &str, writer: WriterId) -> i128 {
         let held = self.state.value(&rights_key(writer, name)).unwrap_or(0);
         let owner = self
             .membership
@@ -535,7 +535,7 @@ impl QuotaTransaction<'_, '_> {
     }
 }
 
-/// The period's name and its stock, if the key stores this writer's rights in a period.
+/// The period's name and the kind of its rights, if the key stores this writer's rights in a period.
 pub(super) fn used_of(key: &str, writer: WriterId) -> Option<(&str, Stock)> {
     let key = PeriodKey::parse(key)?;
     (key.part == PeriodPart::Rights(writer)).then_some((key.name, Stock::Period))

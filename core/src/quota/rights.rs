@@ -10,9 +10,9 @@ use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// The part of a budget that stores a writer's stock, or `None` if the stock is no budget's.
-fn part(stock: Stock, writer: WriterId) -> Option<Part> {
-    match stock {
+/// The part of a budget that stores a writer's rights of this kind, or `None` if they are no budget's.
+fn part(kind: Stock, writer: WriterId) -> Option<Part> {
+    match kind {
         Stock::Rights => Some(Part::Rights(writer)),
         Stock::Room => Some(Part::Room(writer)),
         Stock::Period => None,
@@ -20,10 +20,10 @@ fn part(stock: Stock, writer: WriterId) -> Option<Part> {
 }
 
 impl Flow {
-    /// The operation that moves some of a stock to another member's writer. Returns `None` if the stock is no
-    /// budget's.
-    pub fn grant(stock: Stock, to: WriterId, amount: u64) -> Option<Flow> {
-        match stock {
+    /// The operation that moves some rights of a kind to another member's writer. Returns `None` if they are
+    /// no budget's.
+    pub fn grant(kind: Stock, to: WriterId, amount: u64) -> Option<Flow> {
+        match kind {
             Stock::Rights => Some(Flow::Grant { to, amount }),
             Stock::Room => Some(Flow::GrantRoom { to, amount }),
             Stock::Period => None,
@@ -32,24 +32,24 @@ impl Flow {
 }
 
 impl QuotaRef<'_> {
-    /// The distribution of a stock. Returns `None` if there is no such budget here, if the budget has no cap
-    /// for room, or if the period is over.
-    pub fn stock(self, name: &str, stock: Stock) -> Option<Holding> {
-        if stock == Stock::Period {
-            return self.period_stock(name);
+    /// The distribution of the rights of a kind. Returns `None` if there is no such budget here, if the budget
+    /// has no cap for room, or if the period is over.
+    pub fn stock(self, name: &str, kind: Stock) -> Option<Holding> {
+        if kind == Stock::Period {
+            return self.rights_in_period(name);
         }
         let budget = self.budget(name)?;
-        match stock {
+        match kind {
             Stock::Rights => Some(budget.rights),
             Stock::Room => budget.room,
             Stock::Period => None,
         }
     }
 
-    /// The amount of a stock that a writer holds, according to this replica.
-    pub(crate) fn stock_of(self, name: &str, stock: Stock, writer: WriterId) -> i128 {
-        let Some(part) = part(stock, writer) else {
-            return self.period_stock_of(name, writer);
+    /// The rights of a kind that a writer has, according to this replica.
+    pub(crate) fn stock_of(self, name: &str, kind: Stock, writer: WriterId) -> i128 {
+        let Some(part) = part(kind, writer) else {
+            return self.rights_in_period_of(name, writer);
         };
         let account = self.account(name);
         let key = account.map(|it| it.key_of(part));
@@ -58,19 +58,19 @@ impl QuotaRef<'_> {
 }
 
 impl QuotaMut<'_> {
-    /// Moves some of a stock to another member, as a transaction of its own, and adds each counter that
+    /// Moves some rights to another member, as a transaction of its own, and adds each counter that
     /// changed to `changed`.
     ///
     /// # Errors
     /// As [`QuotaTransaction::flow`](crate::quota::QuotaTransaction::flow). Nothing is changed then.
     pub(crate) fn grant(
         &mut self,
-        (name, stock): (&str, Stock),
+        (name, kind): (&str, Stock),
         to: WriterId,
         amount: u64,
         changed: &mut Vec<KeyId>,
     ) -> Result<(), Error> {
-        let Some(flow) = Flow::grant(stock, to, amount) else {
+        let Some(flow) = Flow::grant(kind, to, amount) else {
             return self.grant_period(name, to, amount, changed);
         };
         let mut transaction = self.replica.begin()?;
@@ -79,7 +79,8 @@ impl QuotaMut<'_> {
         Ok(())
     }
 
-    /// Calls `take` with each stock that was used here since the last call, and the amount.
+    /// Calls `take` with the rights that were used here since the last call: with their name, their kind and
+    /// the amount.
     pub(crate) fn take_used(&mut self, take: &mut dyn FnMut(&str, Stock, u64)) {
         if self.replica.quota.used.is_empty() {
             return;
@@ -87,8 +88,8 @@ impl QuotaMut<'_> {
         let used = core::mem::take(&mut self.replica.quota.used);
         for (key_id, amount) in used {
             let key = self.replica.state.keys().get(key_id);
-            if let Some((name, stock)) = key.and_then(|key| used_of(key, self.replica.writer())) {
-                take(name, stock, amount);
+            if let Some((name, kind)) = key.and_then(|key| used_of(key, self.replica.writer())) {
+                take(name, kind, amount);
                 continue;
             }
             match key.and_then(Account::parse) {
