@@ -141,7 +141,7 @@ pub(super) fn lease_op(
     })
 }
 
-fn grant_op(fields: &mut Fields, key: String, stock: Stock) -> Result<Operation, Problem> {
+fn grant_op(fields: &mut Fields, key: String, kind: Stock) -> Result<Operation, Problem> {
     let text = fields.text("to")?;
     let to = Recipient::parse(&text).ok_or_else(|| {
         let shown: String = text.chars().take(80).collect();
@@ -155,7 +155,7 @@ fn grant_op(fields: &mut Fields, key: String, stock: Stock) -> Result<Operation,
     Ok(Operation::Grant {
         key,
         to,
-        stock,
+        kind,
         amount,
     })
 }

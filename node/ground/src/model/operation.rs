@@ -55,7 +55,7 @@ pub enum Operation {
         /// The recipient.
         to: Recipient,
         /// Whether rights or room is moved.
-        stock: Stock,
+        kind: Stock,
         /// How much.
         amount: u64,
     },
@@ -161,7 +161,7 @@ impl Operation {
                 Flow::EndLease { .. } => "end_lease",
             },
             Operation::Lease { .. } => "lease",
-            Operation::Grant { stock, .. } => match stock {
+            Operation::Grant { kind, .. } => match kind {
                 Stock::Rights | Stock::Period => "grant",
                 Stock::Room => "grant_room",
             },
@@ -206,9 +206,9 @@ impl Operation {
             Operation::Grant {
                 key,
                 to,
-                stock,
+                kind,
                 amount,
-            } => grant(transaction, key, to, *stock, *amount)?,
+            } => grant(transaction, key, to, *kind, *amount)?,
             Operation::Transfer { from, to } => {
                 let to: Vec<(&str, u64)> = to.iter().map(|(key, it)| (key.as_str(), *it)).collect();
                 transaction.quota_mut().transfer(from, &to)?;
@@ -348,7 +348,7 @@ pub fn grant(
     transaction: &mut Transaction<'_>,
     key: &str,
     to: &Recipient,
-    stock: Stock,
+    kind: Stock,
     amount: u64,
 ) -> Result<(), OperationError> {
     let nobody = || OperationError::NoRecipient(*to);
@@ -359,7 +359,7 @@ pub fn grant(
         false => return Err(Error::Member(MemberError::NotAMember).into()),
     };
     // For rate limits, only the requests of members move anything.
-    let flow = Flow::grant(stock, writer, amount).ok_or(Error::Quota(QuotaError::NoBudget))?;
+    let flow = Flow::grant(kind, writer, amount).ok_or(Error::Quota(QuotaError::NoBudget))?;
     let moved = transaction.quota_mut().flow(key, flow);
     moved.map_err(|error| match error {
         Error::Member(MemberError::UnknownWriter { .. }) => nobody(),

@@ -20,7 +20,7 @@ pub struct Lack {
     /// The budget, or the sequence of numbers.
     pub name: String,
     /// Rights or room; `None` for a sequence.
-    pub stock: Option<Stock>,
+    pub kind: Option<Stock>,
     /// The amount that this node needs.
     pub amount: u64,
 }

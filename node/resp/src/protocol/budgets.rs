@@ -76,11 +76,11 @@ impl<'a> Writing<'_, '_, 'a> {
     }
 
     fn grant(&mut self, name: &'a str, args: &Args<'a>) -> Result<(), ReplyError<'a>> {
-        let stock = granted(args)?;
+        let kind = granted(args)?;
         let text = std::str::from_utf8(args.at(2)).ok();
         let to = text.and_then(Recipient::parse);
         let to = to.ok_or(ReplyError::Recipient(args.at(2)))?;
-        grant(self.tx, name, &to, stock, quantity(args.at(3))?)?;
+        grant(self.tx, name, &to, kind, quantity(args.at(3))?)?;
         Ok(())
     }
 
@@ -116,7 +116,7 @@ fn spend<'a>(args: &Args<'a>) -> Result<Flow, ReplyError<'a>> {
     }
 }
 
-/// The stock that a grant moves.
+/// The kind of rights that a grant moves.
 fn granted<'a>(args: &Args<'a>) -> Result<Stock, ReplyError<'a>> {
     match args.len() {
         4 => Ok(Stock::Rights),
@@ -162,7 +162,7 @@ pub(super) fn lacked(
         ReplyError::AtBound { why, .. } => why,
         error => error,
     };
-    let (amount, stock) = match error {
+    let (amount, kind) = match error {
         ReplyError::Core(Error::Quota(QuotaError::RightsShort(short))) => {
             (short.asked, Some(Stock::Rights))
         }
@@ -180,17 +180,13 @@ pub(super) fn lacked(
         Some(Command::Once) => (find(args.at(2)).map(|it| it.command), args.from(2)),
         command => (command, *args),
     };
-    let is_told = command != Some(Command::BudgetTransfer) || stock == Some(Stock::Rights);
+    let is_told = command != Some(Command::BudgetTransfer) || kind == Some(Stock::Rights);
     let name = key(args.at(1)).ok().filter(|_| is_told)?;
-    let name = match stock {
+    let name = match kind {
         Some(Stock::Period) => view.period(name).ok()??.name,
         _ => name.to_owned(),
     };
-    Some(Lack {
-        name,
-        stock,
-        amount,
-    })
+    Some(Lack { name, kind, amount })
 }
 
 /// Answers `BUDGET.GET`.

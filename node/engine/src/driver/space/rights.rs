@@ -110,18 +110,18 @@ impl OpenSpace {
 
     fn want_of(&mut self, now: u64, shortage: Lack, until: u64) -> Want {
         let (name, amount) = (&shortage.name, shortage.amount);
-        let id = match shortage.stock {
-            Some(stock) => self.sync.want_rights(now, name, stock, amount, until),
+        let id = match shortage.kind {
+            Some(kind) => self.sync.want_rights(now, name, kind, amount, until),
             None => self.sync.want_numbers(now, name, amount, until),
         };
-        let window = Some(name).filter(|_| shortage.stock == Some(Stock::Period));
+        let window = Some(name).filter(|_| shortage.kind == Some(Stock::Period));
         let ends = window.and_then(|it| period_end(it));
         let ends = ends.map(|it| now.saturating_add(it.saturating_sub(self.unix_ms)));
         Want { id, shortage, ends }
     }
 
     fn end_want(&mut self, now: u64, want: &Want) {
-        match want.shortage.stock {
+        match want.shortage.kind {
             Some(_) => self.sync.end_want(now, want.id),
             None => self.sync.end_numbers(now, want.id),
         }
@@ -130,7 +130,7 @@ impl OpenSpace {
     /// Whether enough rights have arrived, or there is nothing to wait for any more.
     fn is_supplied(&self, want: &Want) -> bool {
         let Lack { name, amount, .. } = &want.shortage;
-        match want.shortage.stock {
+        match want.shortage.kind {
             Some(_) => {
                 let supply = self.sync.supply(&self.replica, want.id);
                 supply.is_none_or(|it| it.is_met())
@@ -176,12 +176,12 @@ impl OpenSpace {
     /// Returns the requested amount, if the others have as much.
     pub fn lacks(&mut self, now: u64, lack: &Lack) -> u64 {
         let (name, amount) = (&lack.name, lack.amount);
-        let Some(stock) = lack.stock else {
+        let Some(kind) = lack.kind else {
             self.sync.lack_numbers(now, name, amount);
             return 0;
         };
-        let supply = self.sync.supply_of(&self.replica, name, stock, amount);
-        self.sync.lack_rights(now, name, stock, amount);
+        let supply = self.sync.supply_of(&self.replica, name, kind, amount);
+        self.sync.lack_rights(now, name, kind, amount);
         let missing = |it: Supply| {
             let missing = i128::from(amount) - it.holding.here;
             u64::try_from(missing)
@@ -201,12 +201,12 @@ impl OpenSpace {
             let same = |it: &&Operation| matches!(it, Operation::Next { key } if key == name);
             return Some(Lack {
                 name: name.to_owned(),
-                stock: None,
+                kind: None,
                 // The earlier draws of the same transaction need numbers, too.
                 amount: ops.get(..=*index)?.iter().filter(same).count() as u64,
             });
         }
-        let (short, stock) = match error {
+        let (short, kind) = match error {
             OperationError::Core(Error::Quota(QuotaError::RightsShort(short))) => {
                 (short, Stock::Rights)
             }
@@ -220,9 +220,9 @@ impl OpenSpace {
         };
         let name = match &ops.get(*index)? {
             // The transfer lacked room in one of the budgets that it pays into.
-            Operation::Transfer { to, .. } if stock == Stock::Room => {
+            Operation::Transfer { to, .. } if kind == Stock::Room => {
                 let full = to.iter().find(|(name, amount)| {
-                    *amount == short.asked && self.held(name, stock).is_some()
+                    *amount == short.asked && self.held(name, kind).is_some()
                 });
                 &full?.0
             }
@@ -230,18 +230,18 @@ impl OpenSpace {
             operation => operation.key(),
         };
         // The earlier operations of the same transaction need rights, too.
-        let taken = self.held(name, stock).unwrap_or(0) - short.held.here;
+        let taken = self.held(name, kind).unwrap_or(0) - short.held.here;
         let amount = i128::from(short.asked) + taken.max(0);
         Some(Lack {
             name: name.to_owned(),
-            stock: Some(stock),
+            kind: Some(kind),
             amount: u64::try_from(amount).ok()?,
         })
     }
 
     /// How much of a budget this node may use now.
-    fn held(&self, name: &str, stock: Stock) -> Option<i128> {
-        Some(self.replica.quota().stock(name, stock)?.here)
+    fn held(&self, name: &str, kind: Stock) -> Option<i128> {
+        Some(self.replica.quota().stock(name, kind)?.here)
     }
 
     /// When the first wait for rights reaches its deadline.

@@ -126,7 +126,7 @@ impl OpenSpace {
             let is_of = |writer: WriterId| owners.get(&writer) == Some(&owner);
             let holders = quota.holders_of(&lack.name).into_iter();
             let held = holders.filter(|it| is_of(it.writer));
-            let what = match lack.stock {
+            let what = match lack.kind {
                 None => {
                     quota.rest_holder(&lack.name).filter(|it| is_of(*it))?;
                     StuckShare::Numbers(quota.sequence(&lack.name)?.next)

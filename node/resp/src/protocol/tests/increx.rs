@@ -312,7 +312,7 @@ fn it_waits_for_what_others_hold() {
         .expect("covered");
     let lack = client.session.lack().expect("it says what");
     assert_eq!(
-        (&lack.name, lack.stock, lack.amount),
+        (&lack.name, lack.kind, lack.amount),
         (&window.name, Some(Stock::Period), 11)
     );
     client.session.answer_rights(0);

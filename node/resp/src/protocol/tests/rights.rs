@@ -17,7 +17,7 @@ fn client() -> Client {
 
 impl Client {
     /// Sends a command that has to wait for this amount, for this long.
-    fn lacks(&mut self, sent: &[u8], (stock, amount): (Stock, u64), timeout_ms: u64) {
+    fn lacks(&mut self, sent: &[u8], (kind, amount): (Stock, u64), timeout_ms: u64) {
         let (out, flow) = self.feed(sent);
         assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
         let wait = Wait::Rights {
@@ -27,8 +27,8 @@ impl Client {
         assert_eq!(self.session.wait(), Some(wait));
         let lack = self.session.lack().expect("it says what");
         assert_eq!(
-            (lack.name.as_str(), lack.stock, lack.amount),
-            ("gift", Some(stock), amount)
+            (lack.name.as_str(), lack.kind, lack.amount),
+            ("gift", Some(kind), amount)
         );
     }
 
@@ -112,7 +112,7 @@ fn room_is_waited_for_and_other_refusals_are_told_at_once() {
     let (out, flow) = client.feed(&request("BUDGET.MINT seats 4"));
     assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
     let lack = client.session.lack().expect("it says what");
-    assert_eq!((lack.stock, lack.amount), (Some(Stock::Room), 4));
+    assert_eq!((lack.kind, lack.amount), (Some(Stock::Room), 4));
     assert!(client.go_on(0).starts_with("-ROOMSHORT "));
     assert!(client.send("BUDGET.SPEND none 1").starts_with("-NOBUDGET "));
     for (sent, answer) in [
@@ -147,9 +147,9 @@ fn others_are_asked_for_all_that_a_transaction_is_refused_for_want_of() {
         answers.starts_with(&format!("*3|:4|{short}-ROOMSHORT ")),
         "{answers}"
     );
-    let lack = |name: &str, stock, amount| Lack {
+    let lack = |name: &str, kind, amount| Lack {
         name: name.to_owned(),
-        stock: Some(stock),
+        kind: Some(kind),
         amount,
     };
     let both = [
