@@ -44,7 +44,7 @@ impl Handle {
                     reply,
                     until,
                     permit,
-                    want: None,
+                    request: None,
                 };
                 space.write(now, write, metrics)
             }),

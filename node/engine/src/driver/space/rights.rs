@@ -22,11 +22,11 @@ pub(in crate::driver) struct Write {
     /// The ticket by which it is requested, which may be invalid after a wait.
     pub(in crate::driver) permit: Option<Arc<Permit>>,
     /// The rights that it waits for. `None` if it waits until this node is a member.
-    pub(in crate::driver) want: Option<Want>,
+    pub(in crate::driver) request: Option<RightsRequest>,
 }
 
 /// The rights request of a waiting write or command.
-pub(in crate::driver) struct Want {
+pub(in crate::driver) struct RightsRequest {
     id: WantId,
     shortage: Lack,
     /// When the period ends for which it waits, in milliseconds since the start; `None` if it waits
@@ -37,7 +37,7 @@ pub(in crate::driver) struct Want {
 /// A waiting command of a Redis client.
 pub(in crate::driver) struct Short {
     /// `None` if it waits until this node is a member.
-    want: Option<Want>,
+    request: Option<RightsRequest>,
     until: u64,
     /// Ends the wait, with the number of milliseconds that are left.
     end: Box<dyn FnOnce(u64) -> Release + Send>,
@@ -55,21 +55,21 @@ impl OpenSpace {
         let permitted = self.permits(&write);
         let checked = permitted.and_then(|()| self.check(&write.demand));
         let mut done = checked.and_then(|()| self.transact(&write.ops, write.once));
-        let waited = write.want.take();
+        let waited = write.request.take();
         let shortage = match &done {
             Ok(_) => None,
             Err(refusal) => self.shortage(&write.ops, refusal),
         };
         if write.until > now && done.as_ref().is_err_and(is_too_early) {
-            if let Some(want) = waited {
-                self.end_want(now, &want);
+            if let Some(request) = waited {
+                self.end_request(now, &request);
             }
             self.shorts.push(write);
             return None;
         }
         if let Some(shortage) = shortage {
             if write.until > now {
-                write.want = Some(self.want(now, waited, shortage, write.until));
+                write.request = Some(self.continue_request(now, waited, shortage, write.until));
                 self.shorts.push(write);
                 return None;
             }
@@ -77,8 +77,8 @@ impl OpenSpace {
             let stuck = self.stuck_of(now, &shortage);
             done = done.map_err(|refusal| refusal.asked(asked).stuck(stuck));
         }
-        if let Some(want) = waited {
-            self.end_want(now, &want);
+        if let Some(request) = waited {
+            self.end_request(now, &request);
         }
         if done.as_ref().is_ok_and(|it| !it.again) {
             metrics.operations(&write.ops);
@@ -99,16 +99,22 @@ impl OpenSpace {
     }
 
     /// Continues an equal rights request, or begins a new one.
-    fn want(&mut self, now: u64, waited: Option<Want>, shortage: Lack, until: u64) -> Want {
+    fn continue_request(
+        &mut self,
+        now: u64,
+        waited: Option<RightsRequest>,
+        shortage: Lack,
+        until: u64,
+    ) -> RightsRequest {
         match waited {
-            Some(want) if want.shortage == shortage => return want,
-            Some(other) => self.end_want(now, &other),
+            Some(request) if request.shortage == shortage => return request,
+            Some(other) => self.end_request(now, &other),
             None => {}
         }
-        self.want_of(now, shortage, until)
+        self.begin_request(now, shortage, until)
     }
 
-    fn want_of(&mut self, now: u64, shortage: Lack, until: u64) -> Want {
+    fn begin_request(&mut self, now: u64, shortage: Lack, until: u64) -> RightsRequest {
         let (name, amount) = (&shortage.name, shortage.amount);
         let id = match shortage.kind {
             Some(kind) => self.sync.want_rights(now, name, kind, amount, until),
@@ -117,23 +123,23 @@ impl OpenSpace {
         let window = Some(name).filter(|_| shortage.kind == Some(Stock::Period));
         let ends = window.and_then(|it| period_end(it));
         let ends = ends.map(|it| now.saturating_add(it.saturating_sub(self.unix_ms)));
-        Want { id, shortage, ends }
+        RightsRequest { id, shortage, ends }
     }
 
-    fn end_want(&mut self, now: u64, want: &Want) {
-        match want.shortage.kind {
-            Some(_) => self.sync.end_want(now, want.id),
-            None => self.sync.end_numbers(now, want.id),
+    fn end_request(&mut self, now: u64, request: &RightsRequest) {
+        match request.shortage.kind {
+            Some(_) => self.sync.end_want(now, request.id),
+            None => self.sync.end_numbers(now, request.id),
         }
     }
 
     /// Whether enough rights have arrived, or there is nothing to wait for any more.
-    fn is_supplied(&self, want: &Want) -> bool {
-        let Lack { name, amount, .. } = &want.shortage;
-        match want.shortage.kind {
+    fn has_arrived(&self, request: &RightsRequest) -> bool {
+        let Lack { name, amount, .. } = &request.shortage;
+        match request.shortage.kind {
             Some(_) => {
-                let supply = self.sync.supply(&self.replica, want.id);
-                supply.is_none_or(|it| it.is_met())
+                let progress = self.sync.supply(&self.replica, request.id);
+                progress.is_none_or(|it| it.is_met())
             }
             None => self.replica.quota().numbers_here(name) >= *amount,
         }
@@ -148,9 +154,13 @@ impl OpenSpace {
         end: impl FnOnce(u64) -> Release + Send + 'static,
     ) {
         let until = now.saturating_add(timeout_ms);
-        let want = self.want_of(now, lack.clone(), until);
-        let (want, end) = (Some(want), Box::new(end));
-        self.commands.push(Short { want, until, end });
+        let request = self.begin_request(now, lack.clone(), until);
+        let (request, end) = (Some(request), Box::new(end));
+        self.commands.push(Short {
+            request,
+            until,
+            end,
+        });
     }
 
     /// Waits until this node is a member, for a command of a Redis client that only a member makes.
@@ -160,14 +170,18 @@ impl OpenSpace {
         timeout_ms: u64,
         end: impl FnOnce(u64) -> Release + Send + 'static,
     ) {
-        let (want, until, end) = (None, now.saturating_add(timeout_ms), Box::new(end));
-        self.commands.push(Short { want, until, end });
+        let (request, until, end) = (None, now.saturating_add(timeout_ms), Box::new(end));
+        self.commands.push(Short {
+            request,
+            until,
+            end,
+        });
     }
 
     /// Whether the rights have arrived, or this node does not start any more, if no rights are named.
-    fn is_over(&self, want: Option<&Want>) -> bool {
-        match want {
-            Some(want) => self.is_supplied(want),
+    fn is_over(&self, request: Option<&RightsRequest>) -> bool {
+        match request {
+            Some(request) => self.has_arrived(request),
             None => !self.is_to_be_member(),
         }
     }
@@ -180,7 +194,7 @@ impl OpenSpace {
             self.sync.lack_numbers(now, name, amount);
             return 0;
         };
-        let supply = self.sync.supply_of(&self.replica, name, kind, amount);
+        let progress = self.sync.supply_of(&self.replica, name, kind, amount);
         self.sync.lack_rights(now, name, kind, amount);
         let missing = |it: Supply| {
             let missing = i128::from(amount) - it.holding.here;
@@ -188,7 +202,7 @@ impl OpenSpace {
                 .ok()
                 .filter(|_| missing <= it.reachable)
         };
-        supply.and_then(missing).unwrap_or(0)
+        progress.and_then(missing).unwrap_or(0)
     }
 
     /// The rights that are missing here, if a write was refused for their lack.
@@ -246,15 +260,18 @@ impl OpenSpace {
 
     /// When the first wait for rights reaches its deadline.
     pub(super) fn shorts_due(&self) -> Option<u64> {
-        let due = |until: u64, want: Option<&Want>| {
-            let ends = want.and_then(|want| want.ends);
+        let due = |until: u64, request: Option<&RightsRequest>| {
+            let ends = request.and_then(|request| request.ends);
             ends.map_or(until, |ends| ends.min(until))
         };
         let commands = self
             .commands
             .iter()
-            .map(|it| due(it.until, it.want.as_ref()));
-        let writes = self.shorts.iter().map(|it| due(it.until, it.want.as_ref()));
+            .map(|it| due(it.until, it.request.as_ref()));
+        let writes = self
+            .shorts
+            .iter()
+            .map(|it| due(it.until, it.request.as_ref()));
         writes.chain(commands).min()
     }
 
@@ -263,7 +280,7 @@ impl OpenSpace {
     pub(in crate::driver) fn take_due_writes(&mut self, now: u64) -> Vec<Write> {
         let mut due = Vec::new();
         for write in std::mem::take(&mut self.shorts) {
-            match self.is_over(write.want.as_ref())
+            match self.is_over(write.request.as_ref())
                 || write.until <= now
                 || self.permits(&write).is_err()
             {
@@ -278,10 +295,10 @@ impl OpenSpace {
     pub(in crate::driver) fn end_due_commands(&mut self, now: u64) -> Vec<Release> {
         let mut ended = Vec::new();
         for short in std::mem::take(&mut self.commands) {
-            match self.is_over(short.want.as_ref()) || short.until <= now {
+            match self.is_over(short.request.as_ref()) || short.until <= now {
                 true => {
-                    if let Some(want) = &short.want {
-                        self.end_want(now, want);
+                    if let Some(request) = &short.request {
+                        self.end_request(now, request);
                     }
                     ended.push((short.end)(short.until.saturating_sub(now)));
                 }
