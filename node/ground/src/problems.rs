@@ -271,10 +271,10 @@ text is Redis's own where Redis has the same refusal; the codes name those texts
 `here`: it was applied at this node, but the level that was asked for was not reached, or what it \
 wrote is gone by now. `unknown`: it may have been applied, or may still be, so read the counter \
 before you write again. A connection that breaks before the answer came, over whatever protocol, is \
-`unknown` too. What has an idempotency key may be sent again in each of these cases, to the same node \
-or, in a space with members, to any member.
+`unknown` too. A write with an idempotency key may be sent again in each of these cases, to the same \
+node or, in a space with members, to any member.
 
-\"Redis\" names the word before the text, and whether the connection ends. Of tickets the code stands \
+\"Redis\" names the word before the text, and whether the connection ends. For tickets the code stands \
 behind it, `WRONGPASS ticket_expired: the ticket ended ...`; a ticket that was taken, and is worth \
 nothing any more when a command comes, is refused with `NOAUTH` instead.
 ";
