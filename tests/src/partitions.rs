@@ -226,7 +226,7 @@ impl World {
             Work::Limit(limit) if done => metrics.over.push(metrics.made - limit),
             Work::Budget(_) if done => metrics.spent_ms.push(metrics.played_ms),
             Work::Limit(_) => return Err("not all saw that the limit was reached".into()),
-            Work::Retired(_) if !done => return Err("what was stranded did not come back".into()),
+            Work::Retired(_) if !done => return Err("what was stranded did not return".into()),
             _ => {}
         }
         Ok(())

@@ -173,7 +173,7 @@ impl<'a> Audit<'a> {
             let name = text(&row["peer"]);
             // The node may not have the space open, and then it is no peer of this audit.
             if row["state"] == "greeting" {
-                self.tell_skipped(&name, "it has not greeted in this space")?;
+                self.tell_skipped(&name, "it has sent no hello in this space")?;
                 continue;
             }
             let (client, scope) = (self.client, self.scope);
@@ -269,7 +269,7 @@ impl<'a> Audit<'a> {
         match (self.wrong, self.skipped) {
             (0, 0) if self.compared == 0 => failed(
                 "not_compared",
-                "no node is connected that has greeted in this space: see `tallymesh peers`, or \
+                "no node is connected that has sent a hello in this space: see `tallymesh peers`, or \
                  name one with --with"
                     .to_owned(),
             ),

@@ -15,7 +15,7 @@ use tallymesh_node_ground::model::Role;
 #[derive(Args, Debug)]
 pub struct InviteArgs {
     /// What the holder may do: a `reader` reads, a `writer` adds, an `editor` resets, sets and deletes
-    /// too, a `member` speaks for others and decides who may do what
+    /// too, a `member` syncs on behalf of others and decides who may do what
     #[arg(long, value_name = "ROLE")]
     role: Role,
 

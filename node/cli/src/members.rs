@@ -16,7 +16,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const BREAKS: &str = "\
 A forced change asks nobody. It is for members that are lost for ever.
 - A member left out has no say any more. If it still runs, what it wrote and no other member has \
-taken over comes back late, under a new writer, or is counted no more.
+taken over is made again, under a new writer, or is counted no more.
 - What only members left out had acknowledged is not waited for.
 - If both sides of a cut force a change, the later one wins and the other is void.";
 
@@ -168,7 +168,7 @@ pub(super) fn retire(
                 text(&row["upto"])
             ),
             false => format!(
-                "{}\tdead: its part is taken over once every member has heard of it",
+                "{}\tdead: its part is taken over once every member has acknowledged it",
                 text(&row["writer"])
             ),
         })?;

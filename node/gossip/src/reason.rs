@@ -90,7 +90,7 @@ impl fmt::Display for Reason {
             Reason::Arrivals => "connections from this address come faster than --connect-rate allows",
             Reason::Memory => "the node takes as much memory as --memory-max allows",
             Reason::Cut => "the links of this node are cut on purpose",
-            Reason::Silent => "it greeted in no space",
+            Reason::Silent => "it sent no hello in any space",
             Reason::Stranger => "it is no member, and has shown no ticket; `tallymesh invite` makes one",
             Reason::Space => "it has no right in the space of what it sent",
             Reason::Ticket => "it has shown a ticket that is worth nothing here",

@@ -163,7 +163,7 @@ mod tests {
         let mut keys = Keys::new();
         assert!(keys.hello(0, (1, true), &[]));
         assert!(!keys.is_over(1_000, 1));
-        // And takes it again after its original did not come back.
+        // And takes it again after its original did not reconnect.
         let mut keys = Keys::new();
         assert!(keys.hello(0, (2, true), &[1]));
         assert!(keys.is_over(5, 2));

@@ -42,7 +42,7 @@ impl Why {
     pub(super) fn silent() -> Why {
         Why::new(
             "silent",
-            "it answers, and greets in no space: it may take this node for a stranger. Let a member there \
+            "it answers, and sends no hello: it may take this node for a stranger. Let a member there \
              run `tallymesh invite`, and start this node with `--join TICKET`",
         )
     }
@@ -59,7 +59,7 @@ impl Why {
     pub(super) fn elsewhere() -> Why {
         Why::new(
             "no_space",
-            "it greets in none of the spaces that are open here: open one of its with `--space`, or one of \
+            "it sends a hello in none of the spaces that are open here: open one of its with `--space`, or one of \
              this node's there",
         )
     }

@@ -89,7 +89,7 @@ pub(super) async fn spend(app: Serving, of: Key, asking: Asking, body: Body) -> 
 ///
 /// Sets rights of this node aside for a holder, which may spend them without asking while the lease
 /// lasts. The holder reports its spending by `spend` with the lease's id, at this node. The rest
-/// comes back when the holder ends the lease. Otherwise it comes back after the lease, a hundredth
+/// returns when the holder ends the lease. Otherwise it returns after the lease, a hundredth
 /// of it and 2 s.
 ///
 /// A repeated request under the same id gives no second lease: the answer has the rest of the first
@@ -118,7 +118,7 @@ pub(super) async fn lease(
 
 /// Ends a lease
 ///
-/// The rest of it comes back at once. The holder has reported all its spending, and spends no more.
+/// The rest of it returns at once. The holder has reported all its spending, and spends no more.
 #[utoipa::path(
     delete, path = api::END_LEASE.path(), operation_id = api::END_LEASE.name, tag = "budgets",
     params(InSpace, OfLease, AskingOnce, AskingWrite),

@@ -31,7 +31,7 @@ struct Inner {
     since: AtomicU64,
     /// The reason why nothing is written any more, while that is so.
     lost: Mutex<Option<String>>,
-    /// Whether the node stops, and so waits for no folder to come back.
+    /// Whether the node stops, and so waits for no folder to be restored.
     stopping: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl Health {
         self.lost().is_some()
     }
 
-    /// Records that the node stops, so that a thread that waits for a folder to come back ends.
+    /// Records that the node stops, so that a thread that waits for a folder to be restored ends.
     pub fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
     }

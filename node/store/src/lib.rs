@@ -12,7 +12,7 @@
 //! are whole, torn or damaged.
 //!
 //! # Guarantees
-//! - A commit is there as a whole after a crash, or not at all, and commits come back in their
+//! - A commit is there as a whole after a crash, or not at all, and commits are read in their
 //!   order. The end of a log that was torn by a crash is cut off; a log that is damaged elsewhere is
 //!   not opened, and the error names the file and the place. `read` says what it cannot tell apart.
 //! - A [`Worker`] reports a commit as durable after the system has reported that its bytes are on

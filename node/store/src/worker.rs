@@ -22,7 +22,7 @@ const QUICK: Duration = match cfg!(test) {
 /// How often an idle thread checks that the folder still exists.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often the worker checks whether a lost folder has come back.
+/// How often the worker checks whether a lost folder is there again.
 const STAND_PAUSE: Duration = Duration::from_millis(50);
 
 /// A commit that was made.

@@ -67,7 +67,7 @@ function sentence(name: string, data: Data): string | undefined {
     case 'renewed':
       return `This node goes on under writer ${writer}, as somebody else wrote under ${short(String(data['was']))}.`;
     case 'returned':
-      return `This node came back as writer ${writer} after it had been retired, and made ${String(data['again'])} transactions again.`;
+      return `This node rejoined as writer ${writer} after it had been retired, and made ${String(data['again'])} transactions again.`;
     case 'members': {
       const { length = 0 } = (data['members'] as readonly unknown[] | undefined) ?? [];
       return `The space has ${length === 1 ? 'one member' : `${length} members`} now, by configuration ${String(data['number'])}.`;

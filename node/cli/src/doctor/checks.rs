@@ -38,7 +38,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "peers_unreached", fine: "all configured peers are reached", judge: peers_unreached },
     Check { code: "cut", fine: "no link is cut on purpose", judge: cut },
     Check { code: "frames_dropped", fine: "no frames were dropped", judge: frames_dropped },
-    Check { code: "member_silent", fine: "all members are heard of", judge: member_silent },
+    Check { code: "member_silent", fine: "all members send something", judge: member_silent },
     Check { code: "member_behind", fine: "all members keep up", judge: member_behind },
     Check { code: "majority", fine: "no majority of members is at risk", judge: majority },
     Check { code: "stuck", fine: "no rights and numbers are with members that are away", judge: stuck },
@@ -274,7 +274,7 @@ fn links(facts: &Facts) -> Vec<Finding> {
     if facts.metrics.sum("tallymesh_links") != Some(0.0) {
         return Vec::new();
     }
-    let advice = "Check `--peer` and the network; counting goes on, and nobody hears of it.";
+    let advice = "Check `--peer` and the network; counting goes on, and nobody receives it.";
     let told = |(space, membership): (&Value, &Value)| {
         let others = rows(&membership["members"])
             .filter(|row| row["own"] != true)
@@ -421,7 +421,7 @@ fn majority(facts: &Facts) -> Vec<Finding> {
             let restarted = there - sure;
             let what = format!(
                 "{there} of {all} members are there, and {needed} are a majority; {restarted} of them restarted, \
-                 and a member that is away has not heard of it"
+                 and a member that is away has not acknowledged it"
             );
             let advice = "Take out who is gone for good: `tallymesh members remove`. That is decided unless the \
                           disk of a restarted member was replaced, put back or copied, as its log says. Then \

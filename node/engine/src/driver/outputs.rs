@@ -31,7 +31,7 @@ impl Driver {
                 }
             }
             if let Some(followed) = self.spaces[place].take_followed() {
-                // Before the commit that takes the right away, and before anybody hears of it.
+                // Before the commit that takes the right away, and before anybody receives it.
                 let name = self.spaces[place].name().clone();
                 self.starts.set(&name, followed);
                 self.starts.save()?;

@@ -117,7 +117,7 @@ impl Network {
         }
     }
 
-    /// Disconnects the copies of data folders whose turns are over, so that their originals come back.
+    /// Disconnects the copies of data folders whose turns are over, so that their originals can connect again.
     pub(super) fn end_turns(&mut self, now: Instant) {
         let peers = &self.peers;
         let is_open = |id: &PeerId, it| peers.get(id).is_some_and(|peer| peer.has(it));

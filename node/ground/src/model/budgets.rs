@@ -105,7 +105,7 @@ pub struct BudgetRow {
     #[schema(nullable = false)]
     pub holders: Option<Vec<HolderRow>>,
     /// The leases with rights left, if there are any, ordered by the time at which their rights
-    /// come back. Present where `holders` is.
+    /// return. Present where `holders` is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     pub leases: Vec<LeaseRow>,
@@ -150,8 +150,8 @@ pub struct LeaseRow {
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub left: i128,
-    /// When the rights that are left come back to the member, in milliseconds since 1970 by its
-    /// clock. They come back after the end of the lease and the bound on its holder's clock.
+    /// When the rights that are left return to the member, in milliseconds since 1970 by its
+    /// clock. They return after the end of the lease and the bound on its holder's clock.
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub until: u64,

@@ -229,7 +229,7 @@ pub(super) fn holders<'a>(
 }
 
 /// Answers `BUDGET.LEASES`: for each lease its id, the writer that gave it, its rest, and when the
-/// rest comes back.
+/// rest returns.
 pub(super) fn leases<'a>(
     args: &Args<'a>,
     replica: &Replica,

@@ -25,7 +25,7 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// When the log last had a line about a copy.
 static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// The copies that were heard of, by the name of their peer.
+/// The copies whose hellos arrived, by the name of their peer.
 #[derive(Default)]
 pub(super) struct Copies(BTreeMap<String, Heard>);
 
@@ -113,7 +113,7 @@ impl OpenSpace {
         }
     }
 
-    /// The copies that were heard of lately, and were not adopted since.
+    /// The copies whose hellos arrived lately, and were not adopted since.
     pub(super) fn copies(&mut self, now: u64) -> Vec<CopyRow> {
         let members = self.replica.members();
         self.copies.0.retain(|_, it| it.at.elapsed() < LISTED);

@@ -605,14 +605,14 @@ impl OpenSpace {
         let refused = news.refused;
         let unknown = news.unknown.map(|it| format!("{} to {}", it.0, it.1));
         match (&unknown, weaker + refused) {
-            (None, 0) => tracing::info!(space, again, "came back, and nothing is lost"),
+            (None, 0) => tracing::info!(space, again, "rejoined, and nothing is lost"),
             _ => tracing::warn!(
                 space,
                 again,
                 weaker,
                 refused,
                 unknown,
-                "came back; of some transactions it is not known whether they count, or they cancel \
+                "rejoined; of some transactions it is not known whether they count, or they cancel \
                  less than they had seen, or spend what is not held here any more: compare the counters \
                  with your records"
             ),
