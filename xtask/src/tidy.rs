@@ -57,6 +57,9 @@ pub(crate) fn broken_rules(repo: &Repo) -> Result<Vec<String>> {
                 core.push((name.clone(), text.clone()));
             }
         }
+        if words::is_document(&name) {
+            broken.extend(words::in_document(&name, &text));
+        }
         pages.add(&name, is_judged.then_some(text));
     }
     broken.extend(pages.broken());

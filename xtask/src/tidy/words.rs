@@ -1,6 +1,7 @@
 //! Words that docs/glossary.md retires. They may not come back into the code of core, and the sentences of
 //! its docs begin with their subject. They may not come back as names of types and modules anywhere, tests
-//! included.
+//! included. The nouns among them may not come back into the documents, and sentences there begin with their
+//! subject, too. Ordinary verbs are not judged: they have too many good uses.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 struct Word {
     was: &'static str,
     write: &'static str,
-    /// The files in which the word has another meaning, which is its own.
+    /// The files and folders in which the word has another meaning, which is its own, or still its old one.
     but_in: &'static [&'static str],
 }
 
@@ -55,6 +56,35 @@ const WORDS: &[Word] = &[
     word("standing", "writer status"),
     word("greet", "admit, connect or hello"),
     word("greeting", "hello"),
+    Word {
+        but_in: &[
+            "core/src/ledger.rs",
+            "core/src/lib.rs",
+            "core/src/quota/period.rs",
+            "core/src/quota/rights.rs",
+            "core/src/sync",
+            "core/src/wire",
+        ],
+        ..word("stock", "rights, or the kind of a right")
+    },
+    Word {
+        but_in: &["core/src/lib.rs", "core/src/sync.rs", "core/src/sync"],
+        ..word("supply", "rights, or the progress of a request")
+    },
+    Word {
+        // A replica also wants a pull, or an acknowledgement.
+        but_in: &[
+            "core/src/lib.rs",
+            "core/src/membership/stability.rs",
+            "core/src/message/records.rs",
+            "core/src/replica/members.rs",
+            "core/src/sync.rs",
+            "core/src/sync",
+            "core/src/wire.rs",
+            "core/src/wire",
+        ],
+        ..word("want", "rights request")
+    },
 ];
 
 /// Names of types and modules that do not say what the thing is. They are found in declarations alone, also
@@ -86,6 +116,67 @@ const NAMES: &[Word] = &[
         // The name is the browser's.
         but_in: &["web-demo/src/main.ts"],
         ..word("Window", "a retention, period or buffer")
+    },
+];
+
+/// A noun or a phrase that documents may not have.
+struct Phrase {
+    /// Its forms, in small letters. One with a `_` is also found in code.
+    forms: &'static [&'static str],
+    write: &'static str,
+    /// The documents in which it has another meaning, or the spelling of a name.
+    but_in: &'static [&'static str],
+}
+
+/// The two pages of the protocol, which still have these words.
+const CONSISTENCY: &str = "docs/consistency.md";
+const PROTOCOL: &str = "docs/protocol.md";
+
+/// The documents whose sentences may still hide their subject.
+const HIDDEN_IN: [&str; 2] = [CONSISTENCY, PROTOCOL];
+
+const PHRASES: &[Phrase] = &[
+    Phrase {
+        forms: &["stock", "stocks"],
+        write: "rights, or an amount",
+        but_in: &[],
+    },
+    Phrase {
+        forms: &["supply", "supplies"],
+        write: "rights, or a rights request",
+        but_in: &[],
+    },
+    Phrase {
+        forms: &["roster", "rosters"],
+        write: "writer table",
+        but_in: &[],
+    },
+    Phrase {
+        forms: &["heir", "heirs"],
+        write: "successor",
+        but_in: &[],
+    },
+    Phrase {
+        forms: &["come back", "comes back", "came back", "coming back"],
+        write: "rejoin, return or reconnect",
+        but_in: &[CONSISTENCY, PROTOCOL],
+    },
+    Phrase {
+        forms: &["bye", "byes", "goodbye", "farewell", "farewells"],
+        write: "leave",
+        but_in: &[],
+    },
+    Phrase {
+        // A lease of rights has a field of this name.
+        forms: &["lease_ms"],
+        write: "guest_timeout_ms",
+        but_in: &["docs/http.md"],
+    },
+    Phrase {
+        // The glossary names it as a verb to avoid.
+        forms: &["greet", "greets", "greeted", "greeting", "greetings"],
+        write: "hello, connect or admit",
+        but_in: &["docs/glossary.md", PROTOCOL],
     },
 ];
 
@@ -136,12 +227,84 @@ pub(super) fn misnamed(name: &Path, text: &str) -> Vec<String> {
     broken
 }
 
+/// Whether a file is a document to judge. Reports, kept releases and the list of changes are of their time.
+/// A test copies what was found into a report.
+pub(super) fn is_document(name: &Path) -> bool {
+    let of_their_time = [
+        "CHANGELOG.md",
+        "docs/reports",
+        "node/tests/suite/hostile/found.md",
+        "tests/kept",
+    ];
+    name.extension().is_some_and(|it| it == "md")
+        && !of_their_time.iter().any(|it| name.starts_with(it))
+}
+
+/// The phrases in a document that are retired, and its first sentence that hides its subject.
+pub(super) fn in_document(name: &Path, text: &str) -> Vec<String> {
+    let mut broken = Vec::new();
+    for Phrase {
+        forms,
+        write,
+        but_in,
+    } in PHRASES
+    {
+        if but_in.iter().any(|it| name == Path::new(it)) {
+            continue;
+        }
+        for form in *forms {
+            for number in places(text, form) {
+                let name = name.display();
+                broken.push(format!(
+                    "{name}:{number}: `{form}` is retired: write {write} (docs/glossary.md)"
+                ));
+            }
+        }
+    }
+    if !HIDDEN_IN.iter().any(|it| name == Path::new(it)) {
+        let name = name.display();
+        let places = hidden(text.lines().map(Some));
+        broken.extend(places.iter().map(|(at, opener, _)| {
+            let number = at + 1;
+            format!(
+                "{name}:{number}: a sentence with `{opener}` hides its subject, begin with a noun"
+            )
+        }));
+    }
+    broken
+}
+
+/// The lines of a document at which a phrase begins, also one that is broken by the end of a line.
+fn places(text: &str, phrase: &str) -> Vec<usize> {
+    let in_code = phrase.contains('_');
+    let mut words = Vec::new();
+    let mut is_block = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let is_fence = line.trim_start().starts_with("```");
+        is_block ^= is_fence;
+        if (is_block || is_fence) && !in_code {
+            continue;
+        }
+        let is_prose = |at: &usize| in_code || at.is_multiple_of(2);
+        let parts = line.split('`').enumerate().filter(|it| is_prose(&it.0));
+        let is_apart = |it: char| !it.is_alphanumeric() && it != '_';
+        let of_line = parts.flat_map(|it| it.1.split(is_apart));
+        let of_line = of_line.filter(|it| !it.is_empty());
+        words.extend(of_line.map(|it| (number, it.to_lowercase())));
+    }
+    let phrase: Vec<&str> = phrase.split(' ').collect();
+    let found = words
+        .windows(phrase.len())
+        .filter(|it| it.iter().zip(&phrase).all(|(word, part)| word.1 == *part));
+    found.map(|it| it[0].0).collect()
+}
+
 /// Each place at which a word stands.
 fn retired(files: &[(PathBuf, String)], word: &Word) -> Vec<String> {
     let Word { was, write, but_in } = word;
     let mut broken = Vec::new();
     for (name, text) in files {
-        if but_in.iter().any(|it| name == Path::new(it)) {
+        if but_in.iter().any(|it| name.starts_with(it)) {
             continue;
         }
         for (number, line) in shipped(text) {
@@ -219,33 +382,51 @@ fn identifiers(line: &str) -> Vec<&str> {
 
 /// The sentences of the docs of a file that begin with one of the [`OPENERS`].
 fn unclear_sentences(text: &str) -> Vec<String> {
+    let docs = shipped(text).map(|(_, line)| {
+        let line = line.trim_start();
+        let doc = line.strip_prefix("///").or(line.strip_prefix("//!"));
+        doc.filter(|doc| !is_one_line_of_code(doc))
+    });
+    let places = hidden(docs);
+    places.into_iter().map(|it| it.2.to_owned()).collect()
+}
+
+/// Whether a line of docs begins with code, as a row of a list of names does.
+fn is_one_line_of_code(doc: &str) -> bool {
+    let doc = doc.trim();
+    doc.starts_with('`') && !doc.starts_with(FENCE)
+}
+
+/// The begin and the end of a block of code.
+const FENCE: &str = "```";
+
+/// The places of sentences that begin with one of the [`OPENERS`]: how many lines stand before, the opener, and
+/// the line. `None` is a line that is no text.
+fn hidden<'a>(lines: impl Iterator<Item = Option<&'a str>>) -> Vec<(usize, &'static str, &'a str)> {
     let mut found = Vec::new();
     let (mut begins, mut is_code) = (true, false);
-    for (_, line) in shipped(text) {
-        let line = line.trim_start();
-        let Some(doc) = line.strip_prefix("///").or(line.strip_prefix("//!")) else {
+    for (at, line) in lines.enumerate() {
+        let Some(doc) = line else {
             begins = true;
             continue;
         };
         let doc = doc.trim();
-        if doc.starts_with("```") {
-            is_code = !is_code;
-        }
-        let is_apart = doc.is_empty() || doc.starts_with(['#', '|', '`']);
-        if is_code || is_apart {
+        let is_fence = doc.starts_with(FENCE);
+        is_code ^= is_fence;
+        if is_code || is_fence || doc.is_empty() || doc.starts_with(['#', '|']) {
             begins = true;
             continue;
         }
         let item = doc.trim_start_matches(|it: char| it.is_ascii_digit());
-        let item = ["- ", "* ", ". "]
+        let item = ["- ", "* ", ". ", "> "]
             .iter()
             .find_map(|it| item.strip_prefix(it));
         begins |= item.is_some();
         for word in item.unwrap_or(doc).split_whitespace() {
             let plain = word.trim_start_matches(['*', '(', '"']);
-            if begins && OPENERS.contains(&plain.trim_end_matches([',', '*'])) {
-                found.push(doc.to_owned());
-            }
+            let plain = plain.trim_end_matches([',', '*']);
+            let opener = OPENERS.into_iter().find(|it| begins && *it == plain);
+            found.extend(opener.map(|it| (at, it, doc)));
             begins = word
                 .trim_end_matches(['*', ')', '"'])
                 .ends_with(['.', '?', '!']);
@@ -341,6 +522,45 @@ mod tests {
         }
         let tests = "mod tests {\n    struct Told;\n}\n";
         assert_eq!(misnamed(Path::new("tests/src/one.rs"), tests).len(), 1);
+    }
+
+    #[test]
+    fn each_retired_phrase_is_found_in_documents() {
+        let page = Path::new("docs/one.md");
+        for Phrase { forms, but_in, .. } in PHRASES {
+            for form in *forms {
+                let text = format!("| It | ({form}). |\n");
+                assert_eq!(in_document(page, &text).len(), 1, "{form}");
+                let code = format!("`{form}`\n```\n{form}\n```\n{form}s_of {form}able\n");
+                let count = if form.contains('_') { 2 } else { 0 };
+                assert_eq!(in_document(page, &code).len(), count, "{form}");
+                for place in *but_in {
+                    let found = in_document(Path::new(place), &text);
+                    assert_eq!(found, Vec::<String>::new(), "{form}");
+                }
+            }
+        }
+        let hidden = "| Of |\n\n- Rows. **Who**\n  reads? Nobody.\n\n> That is a row.\n\n```\n# Of\n```\nA row\nOf it.\n";
+        assert_eq!(in_document(page, hidden).len(), 2);
+        let protocol = Path::new(PROTOCOL);
+        assert_eq!(in_document(protocol, hidden), Vec::<String>::new());
+        let broken = "One line\nthat Comes\nback.\n";
+        assert_eq!(places(broken, "comes back"), [2]);
+    }
+
+    #[test]
+    fn documents_are_judged_but_for_those_of_their_time() {
+        for name in ["README.md", "docs/one.md", "wasm/README.md"] {
+            assert!(is_document(Path::new(name)), "{name}");
+        }
+        for name in [
+            "CHANGELOG.md",
+            "docs/reports/one.md",
+            "tests/kept/one/README.md",
+            "docs/one.rs",
+        ] {
+            assert!(!is_document(Path::new(name)), "{name}");
+        }
     }
 
     #[test]
