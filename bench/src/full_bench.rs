@@ -80,7 +80,7 @@ pub(crate) fn run(plan: &Plan<'_>, only: &[&str], report: &Sections) -> Result<(
 fn measure(plan: &Plan<'_>, members: bool) -> Result<String> {
     let counters = plan.size(COUNTERS);
     let link_count = plan.size(LINKS);
-    // A member takes in who greets, so there the peers of the links are among the writers.
+    // A member admits each peer that sends a hello, so there the peers of the links are among the writers.
     let linked = if members { link_count } else { 0 };
     let writers = plan.size(WRITERS) - linked;
     let mut empty = Server::start(Kind::Ours(plan.node), Durability::Interval)?;
@@ -189,7 +189,7 @@ fn holds(full: &Server<'_>) -> Result<String> {
     let space = &status["spaces"][0];
     let peers: Value = serde_json::from_str(&full.http("/v1/peers")?)?;
     let peers = peers["peers"].as_array().context("no peers")?;
-    let greeted = peers.iter().filter(|row| row["state"] != "connecting");
+    let linked = peers.iter().filter(|row| row["state"] != "connecting");
     let number = |name: &str| match &space[name] {
         Value::String(number) => number.clone(),
         number => number.to_string(),
@@ -199,7 +199,7 @@ fn holds(full: &Server<'_>) -> Result<String> {
         number("writers"),
         number("counters"),
         number("shards"),
-        greeted.count()
+        linked.count()
     ))
 }
 

@@ -30,7 +30,7 @@ fn refused((closed, role, careless): (bool, Role, bool), code: &str, lie: impl F
         world.say(EVE, &frame(Body::Own { writer, nonce }));
     }
     world.runs(10_000);
-    assert_eq!(world.refused, [], "she greets as others do");
+    assert_eq!(world.refused, [], "she sends a hello as others do");
     let before = world.bytes(MEMBER);
     lie(&mut world);
     world.runs(100);

@@ -112,7 +112,7 @@ impl Links {
         let begun = Instant::now();
         while heard.load(Ordering::Relaxed) < count {
             if begun.elapsed() > GREETED || taker.is_finished() {
-                bail!("a node did not greet on each of {count} links");
+                bail!("a node did not send its hello on each of {count} links");
             }
             thread::sleep(LOOK);
         }

@@ -140,7 +140,7 @@ fn linked(nodes: &[Node]) -> Result<f64> {
     }
 }
 
-/// A node has heard of another one's change.
+/// A node has received another one's change.
 struct Heard {
     node: usize,
     at: Instant,
@@ -148,7 +148,7 @@ struct Heard {
     channel: String,
 }
 
-/// What is heard of, and in which round.
+/// What is received, and in which round.
 struct Arrivals {
     heard: Receiver<Heard>,
     round: usize,
@@ -230,7 +230,7 @@ impl Arrivals {
             let left = TOLD.saturating_sub(begun.elapsed());
             let heard = self.heard.recv_timeout(left);
             let heard = heard
-                .with_context(|| format!("{} of {wanted} changes were heard of", seen.len()))?;
+                .with_context(|| format!("{} of {wanted} changes were received", seen.len()))?;
             if heard.channel.contains(round) && seen.insert((heard.node, heard.channel)) {
                 times[heard.node] = heard.at.duration_since(begun).as_secs_f64() * 1e3;
             }

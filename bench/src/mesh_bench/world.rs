@@ -85,7 +85,7 @@ struct Node {
     replica: Replica,
     sync: SyncMachine,
     tick_at: Option<Millis>,
-    /// Shards that it heard of in this round.
+    /// Shards that it received in this round.
     heard: usize,
     /// Up to which second gossip has told something.
     telling: u64,
@@ -127,7 +127,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A mesh of so many nodes that have greeted each other, each of which has counted once.
+    /// A mesh of so many nodes that have exchanged hellos, each of which has counted once.
     /// All hold that already: that they all count at once is no part of how they go on.
     pub(super) fn new(nodes: usize, place: Place, seed: u64) -> Result<World> {
         let mut random = Random::new(seed);
@@ -163,7 +163,7 @@ impl World {
         Ok(world)
     }
 
-    /// Each node counts, before there are links, and has heard of all others.
+    /// Each node counts, before there are links, and has received the counts of all others.
     fn count_once(&mut self) -> Result<()> {
         let mut all = Replica::new(Space::default(), writer(self.nodes.len() as u64));
         let nothing = VersionVector::default();
@@ -459,7 +459,7 @@ mod tests {
         let mut world = world(30);
         let found = world.rounds(5, false).expect("rounds");
         assert_eq!((found.sent.pushes, found.each.len()), (5, 5 * 29));
-        // Nobody hears of it before the push waited for more and went over a link.
+        // Nobody receives it before the push waited for more and went over a link.
         let least = found.each.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(least >= 5.0, "{least}");
         assert!(found.sent.copies >= 5 * 29, "{}", found.sent.copies);

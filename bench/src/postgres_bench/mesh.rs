@@ -81,7 +81,7 @@ impl<'a> Mesh<'a> {
         }
     }
 
-    /// Pays into a budget at the first node, and waits until all have heard of it.
+    /// Pays into a budget at the first node, and waits until all have received it.
     pub(super) fn mint(&self, budget: &str, amount: u64) -> Result<()> {
         let asked = json!({ "amount": amount });
         self.post(&format!("budgets/{budget}/mint"), &asked)?;
@@ -95,7 +95,7 @@ impl<'a> Mesh<'a> {
     pub(super) fn agree_on(&self, values: &[(&str, u64)]) -> Result<()> {
         self.until(&format!("all nodes show {values:?}"), |node| {
             for (budget, value) in values {
-                // A budget that a node has not heard of yet is refused.
+                // A budget that a node has not received yet is refused.
                 let Ok(shown) = node.http(&format!("{SPACE}/budgets/{budget}")) else {
                     return Ok(false);
                 };

@@ -170,12 +170,12 @@ fn a_connected_node_that_tells_something_else_is_found_and_left_as_it_is() {
     let writer = node.space()["writer"].as_str().expect("an id").to_owned();
     let digest = bytes_of(node.space()["digest"].as_str().expect("a digest"));
     let liar = Liar::start(&node);
-    liar.greet(digest);
+    liar.send_hello(digest);
     let known = || {
         let row = node.peers().into_iter().next()?;
         (row["peer"] == liar.peer_id() && row["state"] == "ready").then_some(())
     };
-    eventually("it has greeted", known);
+    eventually("it has sent its hello", known);
 
     liar.answers(claim(digest, &writer, 2));
     let (code, lines, said) = audit(&node, &[]);
@@ -249,8 +249,8 @@ fn a_peer_is_told_no_more_than_it_may_ask_for() {
     };
     let good = question("default", "").encode();
     assert_eq!(refusal(&good), Ok("handshake".into()));
-    liar.greet(digest);
-    let page = eventually("it has greeted", || {
+    liar.send_hello(digest);
+    let page = eventually("it has sent its hello", || {
         let answer = liar.ask(&good).expect("an answer");
         match AuditAnswer::decode(&answer).expect("an answer") {
             AuditAnswer::Page(page) => Some(page),

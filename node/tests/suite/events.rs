@@ -1,4 +1,4 @@
-//! Readers of events that come back, and what they are told.
+//! Readers of events that reconnect, and what they are told.
 
 use crate::process::{Node, agent, eventually};
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ fn who_comes_back_is_told_of_what_changed_meanwhile() {
         assert_eq!(value(&stream.until(key), key), Some(json!("1")));
         assert!(stream.id.is_some_and(|id| id != last));
     }
-    // The header goes before the address, which a browser can't change when it comes back.
+    // The header goes before the address, which a browser can't change when it reconnects.
     let mut stream = Stream::open(&node, &since, Some("nonsense"));
     assert_eq!(stream.next().name.as_deref(), Some("skipped"));
 }

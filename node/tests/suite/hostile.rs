@@ -131,15 +131,15 @@ impl Stage {
         Attacker::meet(self.address(), &Keypair::generate_ed25519())
     }
 
-    /// A connection of the member, which has greeted as a writer of this number.
+    /// A connection of the member, which has sent its hello as a writer of this number.
     fn peer(&self, writer: u8) -> Attacker {
         let attacker = Attacker::meet(self.address(), &self.member);
-        let greeting = hello(&space("default"), id(writer));
-        attacker.send(&[greeting]).expect("it may greet");
+        let hello = hello(&space("default"), id(writer));
+        attacker.send(&[hello]).expect("it may send a hello");
         attacker
     }
 
-    /// A page's socket, greeted in.
+    /// A page's socket, on which its hello was sent.
     fn page(&self, writer: u8) -> Page {
         let mut page = Page::open(&self.mesh, &self.ticket).expect("it is let in");
         assert!(page.send(&hello(&space("default"), id(writer))));

@@ -71,7 +71,7 @@ fn rights_are_leased_spent_and_come_back() {
     // A second, a hundredth of it, and two more.
     lease(&node, 90, 1_000);
     assert_eq!(shown(&node), [json!("90"), json!("0"), json!("90")]);
-    eventually("the lease has come back", || {
+    eventually("the lease has returned", || {
         (shown(&node)[1] == "90").then_some(())
     });
 }

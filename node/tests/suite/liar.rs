@@ -1,4 +1,4 @@
-//! A peer over libp2p that greets, says what it is told to, and asks whatever it likes.
+//! A peer over libp2p that sends a hello, says what it is told to, and asks whatever it likes.
 
 use crate::hostile::raw::{Raw, Said};
 use crate::process::{DEADLINE, Node};
@@ -27,8 +27,8 @@ struct Behaviour {
 type Answered = Result<Vec<u8>, String>;
 
 enum Order {
-    /// Greet in the default space, with the digest of a vector.
-    Greet([u8; 16], Sender<()>),
+    /// Send a hello in the default space, with the digest of a vector.
+    Hello([u8; 16], Sender<()>),
     /// Send so many frames at once.
     Flood(usize, Sender<()>),
     /// Answer this from now on, and tell when that holds.
@@ -89,10 +89,10 @@ impl Liar {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Greets in the default space, with the digest of a vector.
-    pub(crate) fn greet(&self, digest: [u8; 16]) {
+    /// Sends a hello in the default space, with the digest of a vector.
+    pub(crate) fn send_hello(&self, digest: [u8; 16]) {
         let (done, told) = channel();
-        self.order(Order::Greet(digest, done), &told);
+        self.order(Order::Hello(digest, done), &told);
     }
 
     /// Sends so many frames at once, and does not wait for answers.
@@ -204,7 +204,7 @@ async fn run(
             event = swarm.select_next_some() => event,
             order = inbox.recv(), if node.is_some() => {
                 match (order, node) {
-                    (Some(Order::Greet(digest, done)), Some(node)) => {
+                    (Some(Order::Hello(digest, done)), Some(node)) => {
                         let frames = &mut swarm.behaviour_mut().frames;
                         frames.send_request(&node, Said::Bytes(hello(digest)));
                         let _ = done.send(());

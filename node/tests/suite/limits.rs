@@ -50,7 +50,7 @@ fn three_nodes_allow_no_more_than_the_limit_and_lend_each_other_what_is_not_used
     close(&nodes.iter().collect::<Vec<_>>());
     set(&nodes[0], "api", 120, 3_600_000);
     for node in &nodes {
-        eventually("all have heard of it", || {
+        eventually("all have received it", || {
             (node.get(&format!("{LIMITS}/api")).0 == 200).then_some(())
         });
     }
@@ -113,7 +113,7 @@ fn redis_clients_of_two_nodes_are_held_to_one_limit() {
     let two = Node::start(&[&resp[..], &["--peer", &one.listen[0]]].concat());
     close(&[&one, &two]);
     set(&one, "api", 60, 3_600_000);
-    eventually("the other has heard of it", || {
+    eventually("the other has received it", || {
         (two.get(&format!("{LIMITS}/api")).0 == 200).then_some(())
     });
     // The present period may end meanwhile: then with another key.

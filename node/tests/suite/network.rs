@@ -109,7 +109,7 @@ fn messages_are_counted_by_protocol_space_and_peer() {
     let idle = text
         .lines()
         .find(|line| line.contains("network_space") && line.contains("idle"));
-    // The other greets in no space that it has not, so there is nothing of it but this node's hello.
+    // The other sends a hello only in spaces that it has, so there is nothing of it but this node's hello.
     assert!(
         idle.is_none_or(|line| line.contains("\"out\"") || line.ends_with(" 0")),
         "{idle:?}"
@@ -328,7 +328,7 @@ fn a_peer_that_does_not_wait_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_greet_is_cut_off() {
+async fn a_peer_without_a_hello_is_cut_off() {
     let (node, url) = start(|config| {
         config.gossip.limits.hello_timeout = Duration::from_secs(2);
     })
@@ -336,15 +336,15 @@ async fn who_does_not_greet_is_cut_off() {
     let address = node.listen()[0].clone();
     let peer = address.parse().expect("an address");
     let (other, _) = start(|config| config.gossip.peers = vec![peer]).await;
-    let greeting = Liar::meet(&address, Vec::new());
+    let met = Liar::meet(&address, Vec::new());
     tokio::task::block_in_place(|| {
-        greeting.greet([0; 16]);
+        met.send_hello([0; 16]);
         let silent = Liar::meet(&address, Vec::new());
         eventually("the silent one is cut off", || {
             (refused(&url, "silent") > 0.0 && row(&url, &silent.peer_id()).is_none()).then_some(())
         });
-        for peer in [other.peer_id(), &greeting.peer_id()] {
-            assert!(row(&url, peer).is_some(), "{peer} has greeted");
+        for peer in [other.peer_id(), &met.peer_id()] {
+            assert!(row(&url, peer).is_some(), "{peer} has sent its hello");
         }
     });
 }

@@ -97,7 +97,7 @@ fn in_an_open_space_each_node_knows_the_keys_that_it_took() {
     let one = Node::start(&[]);
     let two = Node::start(&["--peer", &one.listen[0]]);
     assert!(!add_once(&one, "a", 5).2);
-    eventually("the other has heard of it", || {
+    eventually("the other has received it", || {
         (two.value("likes") == Some(5)).then_some(())
     });
     assert!(!add_once(&two, "a", 5).2, "it counts again there");
@@ -336,7 +336,7 @@ fn a_retry_of_what_could_not_be_carried_over_says_so() {
     eventually("it has made them again", || {
         two.log().contains("weaker=3").then_some(())
     });
-    eventually("all have heard of it", || {
+    eventually("all have received it", || {
         let digest = |node: &Node| node.space()["digest"].clone();
         let same = [&one, &three]
             .iter()

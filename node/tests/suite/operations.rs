@@ -73,7 +73,7 @@ fn a_counter_is_set_reset_and_deleted() {
     );
     assert_eq!(node.space()["digest"], digest, "nothing was done");
     node.add("likes", 2);
-    assert_eq!(node.value("likes"), Some(2), "nothing comes back");
+    assert_eq!(node.value("likes"), Some(2), "nothing is there again");
     assert_eq!(node.space()["counters"], 1);
     let metrics = node.get("/metrics").1.as_str().expect("text").to_owned();
     for line in [

@@ -31,16 +31,16 @@ fn one_address_is_enough_and_moved_nodes_are_found() {
     let four = start(&[&two]);
     all_linked(&[&one, &two, &three, &four]);
 
-    // Links come before the book does, and a node that has heard of nobody finds nobody.
+    // Links come before the book does, and a node that has no address finds nobody.
     for node in [&one, &three] {
-        eventually("it has heard of those that stay", || {
+        eventually("it has the addresses of those that stay", || {
             let known = std::fs::read_to_string(node.data().join("addresses.json")).ok()?;
             let knows = |other: &Node| known.contains(&other.peer_id);
             (knows(&two) && knows(&four)).then_some(())
         });
     }
 
-    // Two nodes come back elsewhere, and nobody tells them whom to dial.
+    // Two nodes restart elsewhere, and nobody tells them whom to dial.
     let before = one.listen.clone();
     one.kill();
     three.kill();
@@ -97,7 +97,7 @@ fn what_is_announced_is_found() {
         .concat(),
     );
     let file = one.data().join("addresses.json");
-    eventually("the first one has heard of it", || {
+    eventually("the first one has received it", || {
         let text = std::fs::read_to_string(&file).ok()?;
         text.contains(announced).then_some(())
     });

@@ -59,8 +59,8 @@ fn swarm(keys: Keypair) -> Swarm<Behaviour> {
         .build()
 }
 
-/// The spaces in which a request greets.
-fn greets(request: &[u8]) -> Vec<Space> {
+/// The spaces in which a request has a hello.
+fn hellos(request: &[u8]) -> Vec<Space> {
     let (mut rest, mut spaces) = (request, Vec::new());
     while let Some((length, after)) = rest.split_first_chunk() {
         let (frame, after) = after.split_at(u32::from_le_bytes(*length) as usize);
@@ -103,7 +103,7 @@ fn hello(session: u64) -> Vec<u8> {
 enum Heard {
     /// The node answers on its last connection, and so has it.
     Pong,
-    /// The node greets in these spaces.
+    /// The node sent its hello in these spaces.
     Hellos(Vec<Space>),
     /// A request arrived there.
     Arrived(OutboundRequestId),
@@ -130,7 +130,7 @@ async fn hear(swarm: &mut Swarm<Behaviour>) -> Heard {
             let frames = &mut swarm.behaviour_mut().frames;
             // It fails when the connection is gone.
             let _ = frames.send_response(channel, Vec::new());
-            Heard::Hellos(greets(&request))
+            Heard::Hellos(hellos(&request))
         }
         BehaviourEvent::Frames(Event::Message {
             message: Message::Response { request_id, .. },
@@ -144,8 +144,8 @@ async fn hears(swarm: &mut Swarm<Behaviour>, wanted: Heard) {
     while hear(swarm).await != wanted {}
 }
 
-/// Waits until the node has greeted, in its space and in the address book, which it does first.
-async fn is_greeted(swarm: &mut Swarm<Behaviour>) {
+/// Waits until the node has sent its hello, in its space and in the address book, which it does first.
+async fn gets_hello(swarm: &mut Swarm<Behaviour>) {
     let (mut space, mut book) = (false, false);
     while !space || !book {
         if let Heard::Hellos(spaces) = hear(swarm).await {
@@ -162,7 +162,7 @@ async fn a_hello_on_a_connection_that_lost_the_race_goes_on_the_other() {
     let peer = keys.public().to_peer_id().to_string();
     let address: Multiaddr = node.listen[0].parse().expect("an address");
     let first = overtaken(&keys, address.clone()).await;
-    // The node has it, and no other: it greets on it.
+    // The node has it, and no other: it sends its hello on it.
     eventually("linked", || {
         let rows = node.peers();
         let linked = rows.iter().any(|row| row["peer"] == peer.as_str());
@@ -172,28 +172,28 @@ async fn a_hello_on_a_connection_that_lost_the_race_goes_on_the_other() {
     second.dial(address).expect("dialled");
     hears(&mut second, Heard::Pong).await;
     drop(first);
-    is_greeted(&mut second).await;
+    gets_hello(&mut second).await;
 }
 
 #[tokio::test]
-async fn a_process_whose_last_start_went_without_a_word_is_greeted() {
+async fn a_process_whose_last_start_went_without_a_word_gets_a_hello() {
     let node = Node::start(&[]);
     let keys = Keypair::generate_ed25519();
     let address: Multiaddr = node.listen[0].parse().expect("an address");
     let peer = node.peer_id.parse::<PeerId>().expect("a peer");
     let mut first = swarm(keys.clone());
     first.dial(address.clone()).expect("dialled");
-    is_greeted(&mut first).await;
-    let greeting = first
+    gets_hello(&mut first).await;
+    let sent = first
         .behaviour_mut()
         .frames
         .send_request(&peer, Said::Bytes(hello(1)));
-    hears(&mut first, Heard::Arrived(greeting)).await;
+    hears(&mut first, Heard::Arrived(sent)).await;
     let mut second = swarm(keys);
     second.dial(address).expect("dialled");
     hears(&mut second, Heard::Pong).await;
     drop(first);
     let said = Said::Bytes(hello(2));
     second.behaviour_mut().frames.send_request(&peer, said);
-    is_greeted(&mut second).await;
+    gets_hello(&mut second).await;
 }

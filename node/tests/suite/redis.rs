@@ -1,4 +1,4 @@
-//! A Redis client of a few lines: what is sent and what comes back, with nothing between.
+//! A Redis client of a few lines: what is sent and what is received, with nothing between.
 
 use crate::process::{DEADLINE, Node};
 use redis_protocol::resp2::decode::decode;

@@ -206,7 +206,7 @@ fn members_that_all_start_at_once_are_ready_at_once() {
         node.add("likes", 1);
     }
     converged(&all.iter().collect::<Vec<_>>(), "likes", 3);
-    // They come back where the others look for them.
+    // They restart where the others look for them.
     let places: Vec<String> = all.iter().map(|it| it.listen[0].clone()).collect();
     for (at, node) in all.iter_mut().enumerate() {
         node.kill();

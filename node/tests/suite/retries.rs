@@ -90,7 +90,7 @@ fn a_retry_counts_once_also_after_the_node_was_killed() {
 fn a_retry_at_another_member_counts_once_whatever_that_had_heard() {
     let nodes = members(2);
     let mut clients: Vec<Redis> = nodes.iter().map(Redis::connect).collect();
-    // Linked: the second hears of it, before the retry or after.
+    // Linked: the second receives it, before the retry or after.
     let add = ["ONCE", "linked", "INCRBY", "likes", "5"];
     assert_eq!(clients[0].integer(&add), 5);
     clients[1].integer(&add);

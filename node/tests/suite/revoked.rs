@@ -127,7 +127,7 @@ fn who_is_no_member_of_a_space_revokes_nothing_there() {
     let guest = Node::start(&["--peer", &one.listen[0]]);
     let stranger = Node::start(&[&spaces[..], &["--peer", &one.listen[0]]].concat());
     for node in [&guest, &stranger] {
-        eventually("it has heard of the member", || {
+        eventually("it has the record of the member", || {
             let members = node.get("/v1/spaces/default/members").1;
             members["configuration"].is_object().then_some(())
         });

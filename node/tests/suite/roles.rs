@@ -161,7 +161,7 @@ async fn what_has_expired_is_left_to_others() {
         let expire = format!("{COUNTERS}/likes/expire");
         assert_eq!(one.post(&expire, r#"{"in_ms":3600000}"#).0, 200);
         one.add("likes", 1); // comes after that
-        eventually("it has heard of that", || {
+        eventually("it has received that", || {
             (value() == Some("4".into())).then_some(())
         });
         time.fetch_add(2 * 3_600_000, Ordering::SeqCst);
@@ -381,7 +381,7 @@ fn who_forges_what_another_counted_is_refused() {
     eventually("it may come again", || (!liar.is_connected()).then_some(()));
     liar.again();
     eventually("it is back", || liar.is_connected().then_some(()));
-    liar.greet([0; 16]);
+    liar.send_hello([0; 16]);
     eventually("it is let in", || (!one.peers().is_empty()).then_some(()));
     let space = Space::default();
     let mut other = Replica::new(space.clone(), WriterId::from_bytes([0xaa; 16]));

@@ -45,7 +45,7 @@ fn each_number_is_handed_out_once_at_three_nodes_one_of_which_is_killed() {
     let (status, answer) = nodes[0].post(VISITS, "");
     assert_eq!((status, &answer["next"]), (200, &json!("1")), "{answer}");
     for node in &nodes {
-        eventually("all have heard of it", || {
+        eventually("all have received it", || {
             (node.get(VISITS).0 == 200).then_some(())
         });
     }
@@ -155,7 +155,7 @@ fn a_watched_number_is_told_of_until_that_is_taken_note_of() {
     let mut nodes = nodes(3);
     close(&nodes.iter().collect::<Vec<_>>());
     assert_eq!(nodes[0].post(VISITS, "").0, 200);
-    eventually("the others have heard of it", || {
+    eventually("the others have received it", || {
         (nodes[2].get(VISITS).0 == 200).then_some(())
     });
     let mut events = Stream::open(&nodes[1], "?key=visits", None);
@@ -165,7 +165,7 @@ fn a_watched_number_is_told_of_until_that_is_taken_note_of() {
         answer["watched"],
         json!([{ "number": "9", "state": "open", "own": false }])
     );
-    eventually("who gives numbers has heard of it", || {
+    eventually("who gives numbers has received it", || {
         watch_of(&nodes[0], "9")
     });
     // The ninth that asks is the one who gets the number, at whatever node that is.

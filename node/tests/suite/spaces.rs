@@ -4,7 +4,7 @@ use crate::process::{Node, eventually};
 
 const SPACES: usize = 10_000;
 
-/// So many are greeted in whether anything is in them or not.
+/// A hello is sent in so many whether anything is in them or not.
 const IN_USE_MIN: usize = 64;
 
 fn add(node: &Node, space: &str) {

@@ -206,7 +206,7 @@ fn prepare(nodes: &[&Node]) {
     let body = json!({ "ops": ops }).to_string();
     let (status, answer) = nodes[0].post(&format!("{SPACE}/transactions"), &body);
     assert_eq!(status, 200, "{answer}");
-    eventually("each node has heard of it", || {
+    eventually("each node has received it", || {
         let has = |node: &&Node| budget(node, "pot")["value"] == UNITS.to_string().as_str();
         nodes.iter().all(has).then_some(())
     });

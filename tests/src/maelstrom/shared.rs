@@ -48,7 +48,7 @@ struct Peer {
     /// Our hello on this link: the first frame that the machine sends.
     hello: Option<String>,
     /// Whether the machine has handled the other node's hello.
-    greeted: bool,
+    has_hello: bool,
     /// Whether the other node has our hello.
     heard: bool,
     /// When the hello is sent again, until the other node has it.
@@ -91,7 +91,7 @@ impl Shared {
                 link: Link(0),
                 number: 0,
                 hello: None,
-                greeted: false,
+                has_hello: false,
                 heard: false,
                 hello_at: now,
             });
@@ -160,15 +160,15 @@ impl Shared {
             self.connect(now, at, number);
         }
         let peer = &mut self.peers[at];
-        if !peer.greeted && hello.is_none() {
+        if !peer.has_hello && hello.is_none() {
             // The other node sent its hello to an earlier process of this name. The earlier process has
             // ended.
             self.connect(now, at, number.saturating_add(1));
             return Ok(());
         }
         peer.heard |= heard;
-        let hello = hello.filter(|_| !peer.greeted);
-        peer.greeted = true;
+        let hello = hello.filter(|_| !peer.has_hello);
+        peer.has_hello = true;
         let link = peer.link;
         // If the machine rejects the hello, it closes the link and ignores the frame.
         for bytes in [hello, frame].into_iter().flatten() {
@@ -192,7 +192,7 @@ impl Shared {
             link,
             number,
             hello: None,
-            greeted: false,
+            has_hello: false,
             heard: false,
             hello_at: now + pause,
         };
@@ -244,7 +244,7 @@ impl Shared {
     /// Prints a message to another node.
     fn say(&mut self, at: usize, frame: Option<String>) {
         let peer = &self.peers[at];
-        let mut body = json!({"type": FRAME, "number": peer.number, "heard": peer.greeted});
+        let mut body = json!({"type": FRAME, "number": peer.number, "heard": peer.has_hello});
         let hello = peer.hello.clone().filter(|_| !peer.heard);
         for (name, text) in [("hello", hello), ("frame", frame)] {
             if let Some(text) = text {

@@ -312,9 +312,9 @@ impl<S: Scenario> Mesh<S> {
         for end in 0..2 {
             if let Some(node) = self.receiver(number, end) {
                 let mut links = self.nodes[node].sync.links();
-                let greeted = links.any(|it| it.link == Link(number) && it.agent.is_some());
+                let has_hello = links.any(|it| it.link == Link(number) && it.agent.is_some());
                 drop(links);
-                if !greeted {
+                if !has_hello {
                     self.close(number, None);
                 }
             }

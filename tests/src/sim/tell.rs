@@ -33,8 +33,8 @@ impl<S: Scenario> Mesh<S> {
             );
             for link in node.sync.links() {
                 let pulls = if link.pulling { ", pulls" } else { "" };
-                let greeted = link.agent.is_some();
-                let _ = write!(text, "; link {} greeted {greeted}{pulls}", link.link.0);
+                let has_hello = link.agent.is_some();
+                let _ = write!(text, "; link {} hello {has_hello}{pulls}", link.link.0);
             }
         }
         text

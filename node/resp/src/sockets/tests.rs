@@ -142,7 +142,7 @@ impl Bench {
             client: connect(),
             subscriber: connect(),
         };
-        bench.friends = [false, true].map(|it| bench.greet(it)).into();
+        bench.friends = [false, true].map(|it| bench.hello(it)).into();
         let socket = &mut bench.subscriber;
         socket
             .write_all(b"SUBSCRIBE __keyspace@0__:a\r\n")
@@ -173,7 +173,7 @@ impl Bench {
     }
 
     /// A peer that has sent its hello.
-    fn greet(&self, broadcast: bool) -> Friend {
+    fn hello(&self, broadcast: bool) -> Friend {
         let (link, outbox) = self.connect(broadcast);
         let mut replica = Replica::new(Space::default(), WriterId::from_bytes([9; 16]));
         let digests = Digests {

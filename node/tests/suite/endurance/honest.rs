@@ -56,7 +56,7 @@ pub(super) struct Honest {
     number: usize,
     address: SocketAddr,
     /// What it says first on a connection, with the beginning of the answer.
-    greeting: Option<String>,
+    login: Option<String>,
     request: String,
 }
 
@@ -77,7 +77,7 @@ impl Honest {
                 true => node.resp.parse().expect("an address"),
                 false => http(node),
             },
-            greeting: redis.then(|| format!("AUTH {ticket}\r\n")),
+            login: redis.then(|| format!("AUTH {ticket}\r\n")),
             request,
         }
     }
@@ -137,8 +137,8 @@ impl Honest {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        if let Some(greeting) = &self.greeting {
-            ask(&mut stream, greeting)?;
+        if let Some(login) = &self.login {
+            ask(&mut stream, login)?;
         }
         Ok(stream)
     }

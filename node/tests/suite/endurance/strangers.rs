@@ -177,7 +177,7 @@ pub(super) fn join(load: &Load, node: &Node, ticket: &str) {
         let mut key = Key::new();
         let comes = async {
             key.show(&address, ticket).await?;
-            key.greet(&address).await
+            key.send_hello(&address).await
         };
         let joined = runtime.block_on(async { tokio::time::timeout(PATIENCE, comes).await });
         match joined.unwrap_or_else(|_| Err("no link in time".into())) {
@@ -270,8 +270,8 @@ impl Key {
         }
     }
 
-    /// Comes again once the node has closed the connection on which the ticket was shown, and greets.
-    pub(super) async fn greet(&mut self, address: &Multiaddr) -> Result<(), String> {
+    /// Comes again once the node has closed the connection on which the ticket was shown, and sends its hello.
+    pub(super) async fn send_hello(&mut self, address: &Multiaddr) -> Result<(), String> {
         let gone = async {
             while self.node.is_some_and(|it| self.swarm.is_connected(&it)) {
                 self.swarm.select_next_some().await;
@@ -282,11 +282,11 @@ impl Key {
             .map_err(|_| "the first connection stays")?;
         let node = self.connect(address).await?;
         let (writer, nonce) = mint(&self.owner, 0);
-        let greeting = Hello {
+        let hello = Hello {
             nonce,
             ..hello(writer)
         };
-        let frame = frame(Body::Hello(greeting));
+        let frame = frame(Body::Hello(hello));
         let frames = &mut self.swarm.behaviour_mut().frames;
         frames.send_request(&node, Said::Bytes(attacker::request(&[frame])));
         loop {
@@ -315,8 +315,8 @@ impl Key {
 
     /// Holds a link for as long as the node lets it: how that ended.
     async fn hold(&mut self, load: &Load, address: &Multiaddr) -> String {
-        let greeted = tokio::time::timeout(PATIENCE, self.greet(address)).await;
-        if let Err(why) = greeted.unwrap_or_else(|_| Err("no link in time".into())) {
+        let linked = tokio::time::timeout(PATIENCE, self.send_hello(address)).await;
+        if let Err(why) = linked.unwrap_or_else(|_| Err("no link in time".into())) {
             return why;
         }
         let links = load.links.fetch_add(1, Ordering::Relaxed) + 1;
@@ -363,11 +363,11 @@ async fn each_key_that_shows_a_ticket_is_answered_and_guests_leave_room_for_othe
     });
     let keys = future::join_all(keys).await;
     let links = keys.into_iter().map(|mut key| async {
-        let greeted = key.greet(&address).await;
-        (greeted, key)
+        let linked = key.send_hello(&address).await;
+        (linked, key)
     });
     let links = future::join_all(links).await;
-    let held = links.iter().filter(|(greeted, _)| greeted.is_ok());
+    let held = links.iter().filter(|(linked, _)| linked.is_ok());
     assert_eq!(held.count(), 8, "half of the places");
     // Others come, show nothing, and stay: more than there are places.
     let silent = (0..10).map(|_| async {
@@ -379,5 +379,5 @@ async fn each_key_that_shows_a_ticket_is_answered_and_guests_leave_room_for_othe
     let mut key = Key::new();
     let answer = key.show(&address, &writer).await.expect("an answer");
     assert_eq!(answer["role"], "writer", "{answer}");
-    key.greet(&address).await.expect("a link");
+    key.send_hello(&address).await.expect("a link");
 }

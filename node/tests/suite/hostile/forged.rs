@@ -46,7 +46,7 @@ fn held(node: &Node, writer: WriterId) -> u64 {
     clock.map_or(0, |clock| clock.parse().expect("a number"))
 }
 
-/// A link of its own at a node, which has greeted.
+/// A link of its own at a node, which has sent its hello.
 fn page(node: &Node) -> Page {
     let mut page = Page::open_at(node, "").expect("a link");
     assert!(page.send(&hello(&Space::default(), id(77))));

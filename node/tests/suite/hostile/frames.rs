@@ -25,7 +25,7 @@ fn frame(space: &Space, body: Body) -> Vec<u8> {
     Frame { space, body }.encode()
 }
 
-/// A greeting of a writer that has written nothing, of a program that keeps nothing.
+/// A hello of a writer that has written nothing, of a program that keeps nothing.
 pub(crate) fn hello(space: &Space, writer: WriterId) -> Vec<u8> {
     let hello = Hello {
         version_min: 1,

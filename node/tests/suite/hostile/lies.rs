@@ -335,7 +335,9 @@ fn address_book(stage: &Stage) {
     let day = since.expect("after 1970").as_secs() / (24 * 60 * 60);
     let book = space(&format!("_mesh.{day}"));
     let guest = super::Attacker::meet(stage.address(), &stage.guest);
-    guest.send(&[hello(&book, id(3))]).expect("it may greet");
+    guest
+        .send(&[hello(&book, id(3))])
+        .expect("it may send a hello");
     let mut replica = tallymesh_core::Replica::new(book.clone(), id(3));
     let mut seen = tallymesh_core::VersionVector::default();
     for batch in 0..20 {
@@ -548,7 +550,7 @@ fn replayed(stage: &Stage) {
         peer.send(&[with_body(&default(), 5, &more)])
             .expect("it may ask");
     }
-    // A second greeting, which is another lie.
+    // A second hello, which is another lie.
     let is_hello = |frame: &Vec<u8>| frame[3] == 1;
     heard.retain(|frame| !is_hello(frame));
     for batch in batches((0..5).flat_map(|_| heard.clone())) {
@@ -610,7 +612,7 @@ fn broken_answer(stage: &Stage) {
     }
 }
 
-/// The node begins to come back under another writer. It is to ask whoever knows what that writer did,
+/// The node begins to rejoin under another writer. It is to ask a member that knows what that writer did,
 /// and this one says nothing.
 fn own_writer(stage: &Stage) {
     let peer = stage.peer(21);
