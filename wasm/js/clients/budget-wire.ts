@@ -37,7 +37,7 @@ export interface LeaseTold {
   readonly writer: string;
   /** What is left of it there: what its holder has not told yet, and what it has not spent. */
   readonly left: bigint;
-  /** When that comes back at the latest, by the member's clock: milliseconds since 1970. */
+  /** When that returns at the latest, by the member's clock: milliseconds since 1970. */
   readonly until: bigint;
 }
 
@@ -110,7 +110,7 @@ export type BudgetOperation =
       readonly ms: number;
     }
   | {
-      /** Ends a lease at the node that is asked: what is left of it comes back. */
+      /** Ends a lease at the node that is asked: what is left of it returns. */
       readonly op: 'end_lease';
       /** The budget. */
       readonly key: string;

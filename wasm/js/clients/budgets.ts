@@ -194,7 +194,7 @@ class Budgets {
    * `waitMs` the node waits for rights that it lacks. Takes the role writer.
    *
    * A node that does not answer is asked once more, as it gives the lease only once, and then the next one. What it may
-   * have set aside comes back when the time is over.
+   * have set aside returns when the time is over.
    *
    * @param amount - 0 to 2^63 - 1.
    * @throws {@link BudgetError} `rights_short`; {@link TallymeshError} `lease_used`, if it was given before under this `id`,

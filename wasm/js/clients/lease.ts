@@ -165,7 +165,7 @@ export class Lease {
 
   /**
    * Spends no more, tells the rest, and has the node that gave it take back what is left. After an error it may be called
-   * again; if it is not, what is left comes back when the time is over.
+   * again; if it is not, what is left returns when the time is over.
    *
    * @throws {@link BudgetError}
    */
@@ -173,7 +173,7 @@ export class Lease {
     this.#passedMs = Math.max(this.#passedMs, this.#ms);
     return this.#turn(async () => {
       await this.#tell(this.#spent, options);
-      // Only there: others have nothing of it to take back. Under no key, as what comes back under one is pending until
+      // Only there: others have nothing of it to take back. Under no key, as what returns under one is pending until
       // all members know of it; that nothing is left is as good.
       const ends = { each: Infinity, expected: 'no_lease', unsure: 'the lease may have been ended: it can be ended again' };
       await this.#ask({ op: 'end_lease', key: this.key, id: this.id }, options, ends);

@@ -285,7 +285,7 @@ export class Requests {
       throw new this.#Error(failure, applied, asked);
     }
     const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#options;
-    // Half of it is random, so that not all come back at once.
+    // Half of it is random, so that not all try again at once.
     const wait = Math.min(retryMaxMs, retryMinMs * 2 ** tries.failures++) * (0.5 + Math.random() / 2);
     if (tries.failures % each === 0) tries.at = (tries.at + 1) % this.#urls.length;
     await pause(Math.max(wait, Math.min(failure.more.afterMs ?? 0, RETRY_AFTER_MS_MAX)), signal);

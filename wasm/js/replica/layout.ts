@@ -39,7 +39,7 @@ export interface Writer {
   readonly fate: 'living' | 'left' | 'dead' | 'absorbed';
 }
 
-/** What became of a replica's transactions when it came back after it had been given up, or had left. */
+/** What became of a replica's transactions when it rejoined after it had been declared dead, or had left. */
 export interface Returned {
   /** The id under which it writes from now on. */
   readonly writer: string;

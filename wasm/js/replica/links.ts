@@ -14,7 +14,7 @@ const TIMER_MS_MAX = 60_000;
 export interface LinkEvents {
   /** A merge changed a counter. */
   changed(keyId: number): void;
-  /** The replica came back under another id, and this became of what it had counted. */
+  /** The replica rejoined under another id, and this became of what it had counted. */
   returned(bytes: Uint8Array): void;
   /** A peer told of members, which takes the second module. */
   closed(): void;

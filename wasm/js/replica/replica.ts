@@ -169,7 +169,7 @@ export class Replica {
 
   /**
    * The id under which this replica writes: 32 hex digits, new for each replica. It changes when a space
-   * with members has given this replica up and it comes back, under a fresh one.
+   * with members has declared this replica dead and it rejoins, under a fresh one.
    */
   get writer(): string {
     return this.#writer;
@@ -406,7 +406,7 @@ export class Replica {
    * Says goodbye to the member that takes care of this replica, which then takes over what was counted
    * here: at once, and not only when this replica was not heard of for ten minutes. To be called before
    * a page goes. All links end with `left`, which pauses a {@link Connection}. Whatever is counted after it
-   * waits here; once a link is made again, the replica comes back, under another {@link Replica.writer}.
+   * waits here; once a link is made again, the replica rejoins, under another {@link Replica.writer}.
    *
    * @returns false, with nothing done, where there is nobody to say it to: the space is open, or no member
    * was met yet.
@@ -488,7 +488,7 @@ export class Replica {
   }
 
   /**
-   * Calls `listener` when this replica came back in a space with members after it had been given up, or had
+   * Calls `listener` when this replica rejoined a space with members after it had been declared dead, or had
    * left: what it had counted counts once, but for what is said to be unknown or weaker. Without a listener,
    * such losses are written to the console as a warning.
    *

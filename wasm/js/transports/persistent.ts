@@ -95,7 +95,7 @@ export abstract class PersistentConnection implements Connection {
     this.#error = error;
   }
 
-  /** How long to wait after so many failures in a row: half of it is random, so that not all come back at once. */
+  /** How long to wait after so many failures in a row: half of it is random, so that not all reconnect at once. */
   protected backOff(failures: number): number {
     const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#retry;
     return Math.min(retryMaxMs, retryMinMs * 2 ** failures) * (0.5 + Math.random() / 2);

@@ -136,7 +136,7 @@ class WebSocketConnection implements Connection {
       this.#error = error;
       const { retryMinMs = 250, retryMaxMs = 15_000 } = this.#options;
       const wait = Math.min(retryMaxMs, retryMinMs * 2 ** this.#failures++);
-      // Half of the wait is random, so that a node that comes back is not met by everyone at once.
+      // Half of the wait is random, so that a node that restarts is not met by everyone at once.
       this.#timer = setTimeout(() => this.#dial(), wait * (0.5 + Math.random() / 2));
       this.#become('waiting');
     };
