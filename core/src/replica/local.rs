@@ -89,6 +89,12 @@ pub fn sees(replica: &Replica, held: &VersionVector) -> bool {
     replica.consistency().sees(held)
 }
 
+/// Notes how many other members are linked, as the sync machine does.
+#[cfg(feature = "explore")]
+pub fn note_linked(replica: &mut Replica, members: usize) {
+    replica.membership.note_linked(members);
+}
+
 /// A ruling that a member accepted: the owner, the era and the number, the ballot, and the ruling as text.
 #[cfg(feature = "explore")]
 pub type Accepted = (Owner, (u64, u64), (u64, Owner), String);
