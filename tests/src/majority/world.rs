@@ -2,9 +2,11 @@
 
 use super::configs::{Config, Places};
 use super::digest;
+use super::links::PLACES_MAX;
 use foldhash::fast::FixedState;
-use std::collections::{BTreeMap, HashMap};
-use tallymesh_core::explore::local_text;
+use std::collections::HashMap;
+use std::hash::Hash;
+use tallymesh_core::explore::{accepted, local_text, note_linked};
 use tallymesh_core::{
     Encode, Error, Limit, Mark, Message, Owner, Predecessor, Replica, Space, VersionVector,
     WriterId,
@@ -13,20 +15,26 @@ use tallymesh_core::{
 /// The number of a state of a single replica.
 pub(super) type NodeId = u32;
 
+/// How far the number of a copy's start is from that of its original.
+const COPIES: u8 = 100;
+
 /// An action of a replica by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Local {
-    Tend,
+    /// Does its duties, with links to this many other members. 0 leaves that as it is.
+    Tend(u8),
     Announce,
     /// Proposes the members with a limit. Each number is another one.
     Propose(u8),
+    /// Proposes the members without this one.
+    Remove(u8),
     Write,
     /// Ends, and starts again in its place.
     Restart,
-    /// The same, from the state in which it was at the start.
-    PutBack,
     /// The same, from nothing.
     Wipe,
+    /// A copy takes the place of its original, which is gone.
+    Adopt,
 }
 
 pub(super) struct Node {
@@ -41,6 +49,23 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// Whether it has not regained the vote that it lost with its disk.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost && !self.replica.members().has_vote()
+    }
+
+    /// Era and number of its configuration.
+    pub(super) fn number(&self) -> Option<(u64, u64)> {
+        let it = self.replica.members().configuration();
+        it.map(|it| (it.era, it.number))
+    }
+
+    /// Whether its configuration names this member.
+    pub(super) fn names(&self, at: usize) -> bool {
+        let it = self.replica.members().configuration();
+        it.is_some_and(|it| it.has(&owner(at as u8)))
+    }
+
     /// Whether it has not announced itself yet.
     pub(super) fn is_early(&self) -> bool {
         !self.replica.members().is_announced()
@@ -58,27 +83,42 @@ impl Node {
     }
 }
 
-/// Something that has happened for good.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Something that must have one content only, in all of a history.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fact {
     /// The configuration of this era and number.
     Decided((u64, u64)),
     /// What a member accepted on this number, under this ballot.
     Accepted(Owner, (u64, u64), (u64, Owner)),
-    /// A write was made at this member.
-    Wrote,
-    /// It was acknowledged by a quorum.
-    Acknowledged,
 }
 
-/// The content of a fact: what was decided or accepted, or the write's place and transaction.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum What {
-    Ruling(String),
-    Write(u8, WriterId, u64),
-}
+/// Facts and their contents by number, ascending.
+pub(super) type History = Vec<(u32, u32)>;
 
-pub(super) type History = BTreeMap<Fact, What>;
+/// A write: the member, the writer and the transaction.
+pub(super) type Write = (u8, WriterId, u64);
+
+/// Different values, each with a number.
+struct Numbers<T>(HashMap<T, u32, FixedState>, Vec<T>);
+
+impl<T: Clone + Eq + Hash> Numbers<T> {
+    fn new() -> Numbers<T> {
+        Numbers(HashMap::default(), Vec::new())
+    }
+
+    fn number(&mut self, value: T) -> u32 {
+        let next = self.1.len() as u32;
+        let id = *self.0.entry(value.clone()).or_insert(next);
+        if id == next {
+            self.1.push(value);
+        }
+        id
+    }
+
+    fn at(&self, number: u32) -> &T {
+        &self.1[number as usize]
+    }
+}
 
 type Map<K, V> = HashMap<K, V, FixedState>;
 
@@ -88,28 +128,37 @@ pub(super) struct World<'a> {
     node_ids: Map<u128, NodeId>,
     performed: Map<(NodeId, Local), NodeId>,
     pulled: Map<(NodeId, NodeId), NodeId>,
-    histories: Vec<History>,
-    history_ids: Map<History, u32>,
-    /// The states at the start.
-    pub(super) first: Vec<NodeId>,
+    begun: Map<(NodeId, NodeId), NodeId>,
+    /// The facts that each replica knows.
+    known: Vec<History>,
+    facts: Numbers<Fact>,
+    contents: Numbers<String>,
+    histories: Numbers<History>,
+    writes: Numbers<Write>,
+    /// The replicas at the start.
+    pub(super) first: [NodeId; PLACES_MAX],
     executed: usize,
 }
 
 impl<'a> World<'a> {
     pub(super) fn new(config: &'a Config) -> World<'a> {
-        let mut world = World {
+        let mut histories = Numbers::new();
+        histories.number(History::new());
+        World {
             config,
             nodes: Vec::new(),
             node_ids: Map::default(),
             performed: Map::default(),
             pulled: Map::default(),
-            histories: Vec::new(),
-            history_ids: Map::default(),
-            first: Vec::new(),
+            begun: Map::default(),
+            known: Vec::new(),
+            facts: Numbers::new(),
+            contents: Numbers::new(),
+            histories,
+            writes: Numbers::new(),
+            first: [NodeId::MAX; PLACES_MAX],
             executed: 0,
-        };
-        world.history(History::new());
-        world
+        }
     }
 
     pub(super) fn node(&self, node: NodeId) -> &Node {
@@ -124,32 +173,72 @@ impl<'a> World<'a> {
         self.executed
     }
 
-    pub(super) fn facts(&self, history: u32) -> &History {
-        &self.histories[history as usize]
+    pub(super) fn write(&self, number: u32) -> Write {
+        *self.writes.at(number)
     }
 
-    pub(super) fn wrote(&self, history: u32) -> bool {
-        self.facts(history).contains_key(&Fact::Wrote)
+    /// The number of the last write of a replica.
+    pub(super) fn wrote(&mut self, node: NodeId) -> u32 {
+        let node = &self.nodes[node as usize];
+        let write = (node.at, node.replica.writer(), node.replica.clock());
+        self.writes.number(write)
     }
 
-    /// The number of a history.
-    pub(super) fn history(&mut self, facts: History) -> u32 {
-        let next = self.histories.len() as u32;
-        let id = *self.history_ids.entry(facts.clone()).or_insert(next);
-        if id == next {
-            self.histories.push(facts);
+    /// Adds the facts that a replica knows to a history. The error is a contradiction.
+    pub(super) fn learn(&mut self, history: u32, node: NodeId) -> Result<u32, String> {
+        let mut facts = self.histories.at(history).clone();
+        let count = facts.len();
+        for &(fact, content) in &self.known[node as usize] {
+            match facts.binary_search_by_key(&fact, |it| it.0) {
+                Err(at) => facts.insert(at, (fact, content)),
+                Ok(at) if facts[at].1 == content => {}
+                Ok(at) => {
+                    let [fact, first, second] = [
+                        format!("{:?}", self.facts.at(fact)),
+                        self.contents.at(facts[at].1).clone(),
+                        self.contents.at(content).clone(),
+                    ];
+                    return Err(format!("{fact}: {first} and {second}"));
+                }
+            }
         }
-        id
+        match facts.len() == count {
+            true => Ok(history),
+            false => Ok(self.histories.number(facts)),
+        }
+    }
+
+    /// The facts that a replica knows.
+    fn facts_of(&mut self, at: u8, replica: &Replica) -> History {
+        let mut facts = History::new();
+        let Some(it) = replica.members().configuration() else {
+            return facts;
+        };
+        let mut add = |fact: Fact, content: String| {
+            facts.push((self.facts.number(fact), self.contents.number(content)));
+        };
+        add(Fact::Decided((it.era, it.number)), format!("{it:?}"));
+        // A vote that nobody else has received is no promise to anybody.
+        let own = owner(at);
+        for (of, number, ballot, content) in accepted(replica) {
+            if of != own {
+                add(Fact::Accepted(of, number, ballot), content);
+            }
+        }
+        facts
     }
 
     pub(super) fn adopt(&mut self, node: Node) -> NodeId {
         let text = local_text(&node.replica);
         let bytes = node.replica.canonical_bytes();
         let claim = node.claim.map(|it| (*it.writer.as_bytes(), it.clock));
-        let key = digest(&(bytes, text, node.at, node.starts, claim, node.lost));
+        let aside = node.replica.stands_aside();
+        let key = digest(&(bytes, text, node.at, node.starts, claim, node.lost, aside));
         let next = self.nodes.len() as NodeId;
         let id = *self.node_ids.entry(key).or_insert(next);
         if id == next {
+            let facts = self.facts_of(node.at, &node.replica);
+            self.known.push(facts);
             self.nodes.push(node);
         }
         id
@@ -215,10 +304,16 @@ impl<'a> World<'a> {
             at, starts, claim, ..
         } = self.nodes[node as usize];
         let after = match step {
-            Local::Tend => self.change(node, tend),
+            Local::Tend(linked) => self.change(node, |replica| {
+                if linked > 0 {
+                    note_linked(replica, usize::from(linked));
+                }
+                tend(replica)
+            }),
             Local::Announce => {
                 let named = self.node(node).replica.members().configuration();
-                match named.is_some_and(|it| it.has(&owner(at))) {
+                let may = named.is_some_and(|it| it.has(&owner(at)));
+                match may && !self.is_refused(node) {
                     false => Ok(node),
                     true => self.change(node, |replica| {
                         let nonce = nonce(at, starts);
@@ -240,16 +335,68 @@ impl<'a> World<'a> {
                     false => Ok(node),
                 }
             }
+            Local::Remove(which) => {
+                let members = self.node(node).replica.members();
+                let present = members.configuration().filter(|_| members.is_member());
+                let mut owners = present.map_or(Vec::new(), |it| it.members.clone());
+                let count = owners.len();
+                owners.retain(|it| *it != owner(which));
+                match owners.is_empty() || owners.len() == count {
+                    true => Ok(node),
+                    false => self.change(node, |it| it.members_mut().propose(&owners)),
+                }
+            }
             Local::Write => self.change(node, |it| it.add("written", 1).map(|_| ())),
             Local::Restart => self.restart(node, node, false),
-            Local::PutBack => {
-                let first = self.first[usize::from(at)];
-                self.restart(node, first, true)
-            }
             Local::Wipe => Ok(self.start(at, starts + 1, None)),
+            Local::Adopt => self.change(node, |it| {
+                it.members_mut().adopt();
+                Ok(())
+            }),
         }?;
         self.performed.insert((node, step), after);
         Ok(after)
+    }
+
+    /// Whether a start is a copy that the core refuses to announce.
+    fn is_refused(&self, node: NodeId) -> bool {
+        let Node { at, starts, .. } = self.nodes[node as usize];
+        let mut replica = self.node(node).replica.clone();
+        let (nonce, time) = (nonce(at, starts), u64::from(starts) + 1);
+        let announced = replica.members_mut().announce(&owner(at), &nonce, time);
+        replica.stands_aside() && announced.is_err()
+    }
+
+    /// A member starts again in its place, from an older copy of its disk.
+    pub(super) fn put_back(&mut self, node: NodeId, older: NodeId) -> Result<NodeId, String> {
+        if let Some(&after) = self.begun.get(&(node, older)) {
+            return Ok(after);
+        }
+        let after = self.restart(node, older, true)?;
+        self.begun.insert((node, older), after);
+        Ok(after)
+    }
+
+    /// The first start from a copy of a running member's disk. It stands aside.
+    pub(super) fn copy(&mut self, node: NodeId) -> Result<NodeId, String> {
+        self.executed += 1;
+        // The original's next start has another number.
+        let (at, starts) = (self.node(node).at, self.node(node).starts + COPIES);
+        let stored = &self.node(node).replica;
+        let message = Message::decode_stored(&stored.snapshot().encode_stored());
+        let message = message.map_err(|error| format!("a copy's message: {error}"))?;
+        let mut replica = Replica::new(Space::default(), writer(at, starts));
+        let restored = replica.restore(&message);
+        restored.map_err(|error| format!("the copy's log does not replay: {error}"))?;
+        let originals = replica.consistency().earlier_writers().collect();
+        replica.members_mut().stand_aside(originals);
+        Ok(self.adopt(Node {
+            replica,
+            at,
+            starts,
+            claim: None,
+            lost: true,
+        }))
     }
 
     fn start(&mut self, at: u8, starts: u8, claim: Option<Predecessor>) -> NodeId {

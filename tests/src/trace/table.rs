@@ -2,8 +2,8 @@
 
 use crate::sim::Trouble;
 use crate::{
-    beginnings, clones, closed, draws, explore, levels, mesh, open, open_faults, partitions,
-    periods, readers, retirement, spending,
+    beginnings, clones, closed, draws, explore, levels, majority, mesh, open, open_faults,
+    partitions, periods, readers, retirement, spending,
 };
 
 /// The path of the file with the hashes.
@@ -100,6 +100,10 @@ pub fn explorations() -> Result<Vec<String>, String> {
     for (at, config) in retirement::share().iter().enumerate() {
         let (report, _) = retirement::explore(config).map_err(|it| it.to_string())?;
         lines.push(line_of("retirement", at, &report));
+    }
+    for (at, config) in majority::share().iter().enumerate() {
+        let (report, _) = majority::explore(config).map_err(|it| it.to_string())?;
+        lines.push(line_of("majority", at, &report));
     }
     Ok(lines)
 }
