@@ -14,7 +14,7 @@
 //! A link that is cut is one over which nothing is received. A member that is dead is one that does nothing
 //! any more.
 //!
-//! In the second kind, a step is an [event](events): a member is killed, starts in its place, from an older
+//! In the second kind, a step is an event: a member is killed, starts in its place, from an older
 //! copy or from an empty disk, proposes a limit or to remove a member, or writes; links are cut and mended; a
 //! disk is copied, and the copy runs beside its original and is adopted. After each event, or at steps of their
 //! own, linked members exchange their states. So few steps go far. The depth is bounded, and the number of
