@@ -134,7 +134,8 @@ impl Node {
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
-        let shown = match path.contains("/members/") {
+        let operators = ["/members/", "/v1/tickets"];
+        let shown = match operators.iter().any(|part| path.contains(part)) {
             true => self.shown()?,
             false => String::new(),
         };
@@ -143,7 +144,7 @@ impl Node {
     }
 
     /// The header with its operator's token. Empty for a version without a token.
-    fn shown(&self) -> Result<String, String> {
+    pub(crate) fn shown(&self) -> Result<String, String> {
         let file = self.data().join("token");
         match file.exists() {
             true => {

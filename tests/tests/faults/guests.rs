@@ -4,7 +4,7 @@
 //! A guest counts an operation as acknowledged once a majority of the members has it.
 
 use crate::history::History;
-use crate::ledger::{self, Ledger};
+use crate::ledger::Ledger;
 use crate::mesh::{Addresses, NODES};
 use futures::{SinkExt, StreamExt};
 use std::net::SocketAddr;
@@ -210,7 +210,7 @@ impl Guest {
     }
 
     fn note(&self, number: usize, what: &'static str) {
-        let key = ledger::key(number);
+        let key = self.shared.ledger.key(number);
         self.shared.history.note(Some(&key), self.node, what);
     }
 
@@ -342,7 +342,7 @@ impl Guest {
             .question
             .and_then(|(question, _)| self.sync.reach(&self.replica, question));
         let first = self.pending.first();
-        let history = first.map(|it| self.shared.history.of(&ledger::key(it.number)));
+        let history = first.map(|it| self.shared.history.of(&self.shared.ledger.key(it.number)));
         format!(
             "a guest at node {}, writer {}, clock {}, waits for {} operations; socket: {}, reach: \
              {reach:?}, home: {:?}, links: {:?}\n{}",

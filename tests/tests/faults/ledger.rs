@@ -20,13 +20,21 @@ pub(crate) enum Fate {
     Acknowledged,
 }
 
-/// All operations that clients requested, by number.
-#[derive(Default)]
+/// All operations of one kind that clients requested, by number.
 pub(crate) struct Ledger {
+    /// The beginning of the names of its counters and keys. No other ledger has it.
+    name: &'static str,
     fates: Mutex<Vec<Fate>>,
 }
 
 impl Ledger {
+    pub(crate) fn new(name: &'static str) -> Ledger {
+        Ledger {
+            name,
+            fates: Mutex::default(),
+        }
+    }
+
     fn fates(&self) -> MutexGuard<'_, Vec<Fate>> {
         self.fates.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -37,7 +45,20 @@ impl Ledger {
         let number = fates.len();
         fates.push(Fate::Asked);
         let digit = number as u64 % DIGITS;
-        (number, counter(number as u64 / DIGITS), 1 << (2 * digit))
+        (
+            number,
+            self.counter(number as u64 / DIGITS),
+            1 << (2 * digit),
+        )
+    }
+
+    fn counter(&self, number: u64) -> String {
+        format!("{}{number}", self.name)
+    }
+
+    /// An operation's idempotency key, by which the history finds it.
+    pub(crate) fn key(&self, number: usize) -> String {
+        format!("{}-op-{number}", self.name)
     }
 
     pub(crate) fn acknowledge(&self, number: usize) {
@@ -57,7 +78,9 @@ impl Ledger {
     /// All counters, in order.
     pub(crate) fn counters(&self) -> Vec<String> {
         let count = self.fates().len() as u64;
-        (0..count.div_ceil(DIGITS)).map(counter).collect()
+        (0..count.div_ceil(DIGITS))
+            .map(|number| self.counter(number))
+            .collect()
     }
 
     /// The violations in these values of all counters.
@@ -76,18 +99,15 @@ impl Ledger {
                     (_, 0) => verdict.lost.push(number),
                     _ => verdict.twice.push(number),
                 }
+                verdict.counted += usize::from(times == 1);
                 verdict.unasked += usize::from(*fate == Fate::Asked && times == 1);
             }
             if rest != 0 {
-                verdict.odd.push((counter(at as u64), *value));
+                verdict.odd.push((self.counter(at as u64), *value));
             }
         }
         verdict
     }
-}
-
-fn counter(number: u64) -> String {
-    format!("n{number}")
 }
 
 /// The violations at a node.
@@ -99,7 +119,9 @@ pub(crate) struct Verdict {
     pub(crate) twice: Vec<usize>,
     /// Counters that are more than the sum of all their operations.
     pub(crate) odd: Vec<(String, i128)>,
-    /// Operations that count, and were never acknowledged. They are not violations.
+    /// Operations that count once.
+    pub(crate) counted: usize,
+    /// Operations of these that were never acknowledged. They are not violations.
     pub(crate) unasked: usize,
 }
 
@@ -109,7 +131,7 @@ impl Verdict {
     }
 
     /// Describes the violations, and the events of some of the operations by `history`.
-    pub(crate) fn tell(&self, history: impl Fn(&str) -> String) -> String {
+    pub(crate) fn tell(&self, history: impl Fn(usize) -> String) -> String {
         let mut text = String::new();
         let rows = [("lost", &self.lost), ("counted twice", &self.twice)];
         for (what, numbers) in rows {
@@ -117,7 +139,7 @@ impl Verdict {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{what}: {} of them, {:?}", numbers.len(), by.keys());
             for number in numbers.iter().take(TOLD_MAX) {
-                text += &history(&key(*number));
+                text += &history(*number);
             }
         }
         let _ = writeln!(text, "odd counters: {:?}", self.odd);
@@ -125,14 +147,9 @@ impl Verdict {
     }
 }
 
-/// An operation's idempotency key, by which the history finds it.
-pub(crate) fn key(number: usize) -> String {
-    format!("op-{number}")
-}
-
 #[test]
 fn each_operation_counts_in_a_digit_of_its_own() {
-    let ledger = Ledger::default();
+    let ledger = Ledger::new("n");
     let asked: Vec<_> = (0..32).map(|_| ledger.ask()).collect();
     assert_eq!(ledger.counters(), ["n0", "n1"]);
     for (number, ..) in &asked[..31] {
@@ -146,7 +163,7 @@ fn each_operation_counts_in_a_digit_of_its_own() {
     let (first, second) = (sum("n0"), sum("n1"));
     let right = ledger.judge(&[first, second]);
     assert!(right.is_right());
-    assert_eq!(right.unasked, 1);
+    assert_eq!((right.counted, right.unasked), (32, 1));
     // An operation that was not acknowledged need not count.
     assert!(ledger.judge(&[first, second - 4]).is_right());
     let last = i128::from(asked[29].2);

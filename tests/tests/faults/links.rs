@@ -1,5 +1,5 @@
 //! The links between nodes. For each direction in which one node may dial another, there is a port between
-//! the two. Behind it, bytes are held up, late, or lost with their connection.
+//! the two. Behind it, bytes are held up, late, or lost, with their connection or without anybody noticing.
 //!
 //! A node gets these ports and no other address, and the address book is off. So nothing else connects two
 //! nodes.
@@ -28,6 +28,9 @@ pub(crate) struct Way {
     pub(crate) slow: Option<(Duration, u32)>,
     /// Number of times that the connections on it broke.
     pub(crate) broken: u64,
+    /// Number of times that the connections on it went dead: they stay open, and carry nothing. Connections
+    /// that are made later are sound.
+    pub(crate) dead: u64,
 }
 
 /// All ways. They exist until this is dropped.
@@ -124,6 +127,7 @@ async fn join(dialled: TcpStream, pair: Pair) -> io::Result<()> {
     for stream in [&dialled, &reached] {
         stream.set_nodelay(true)?;
     }
+    let dead = [there.borrow().dead, back.borrow().dead];
     let (mut from_dialler, mut to_dialler) = dialled.into_split();
     let (mut from_reached, mut to_reached) = reached.into_split();
     // When one direction has ended, the other one has too.
@@ -135,7 +139,19 @@ async fn join(dialled: TcpStream, pair: Pair) -> io::Result<()> {
     for way in [&there, &back] {
         is_open(&mut way.clone()).await;
     }
+    // A dead connection does not carry its end either. Each side has to give it up by itself.
+    if dead != [there.borrow().dead, back.borrow().dead] {
+        tokio::join!(drain(&mut from_dialler), drain(&mut from_reached));
+    }
     ended
+}
+
+/// Reads and drops everything until the end of the stream.
+async fn drain(from: &mut OwnedReadHalf) {
+    let mut bytes = Vec::with_capacity(READ_BYTES);
+    while from.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {
+        bytes.clear();
+    }
 }
 
 /// Waits as long as a way is cut.
@@ -194,6 +210,7 @@ async fn write(
     mut writes: mpsc::Receiver<(Instant, Vec<u8>)>,
     mut way: watch::Receiver<Way>,
 ) -> io::Result<()> {
+    let dead = way.borrow().dead;
     while let Some((at, bytes)) = writes.recv().await {
         sleep_until(at).await;
         let slow = way.borrow().slow;
@@ -202,7 +219,9 @@ async fn write(
             sleep(Duration::from_secs_f64(seconds)).await;
         }
         is_open(&mut way).await;
-        to.write_all(&bytes).await?;
+        if way.borrow().dead == dead {
+            to.write_all(&bytes).await?;
+        }
     }
     Ok(())
 }

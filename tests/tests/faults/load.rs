@@ -3,7 +3,7 @@
 
 use crate::client::{Client, Metrics};
 use crate::history::History;
-use crate::ledger::{self, Ledger};
+use crate::ledger::Ledger;
 use crate::mesh::NODES;
 use crate::wire::{Level, Operation, Wire};
 use std::net::SocketAddr;
@@ -77,7 +77,7 @@ impl Load {
             next = (next + EACH).max(Instant::now());
             let asking = self.pause.read().await;
             let (number, counter, by) = self.ledger.ask();
-            let key = ledger::key(number);
+            let key = self.ledger.key(number);
             let operation = Operation { key, counter, by };
             let patience = match random.chance(GOES_AWAY) {
                 true => Duration::from_millis(random.range(1, GOES_AFTER_MS)),

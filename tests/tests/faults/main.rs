@@ -26,11 +26,14 @@ mod node;
 mod play;
 #[path = "../common/proxy.rs"]
 mod proxy;
+mod report;
+mod rights;
 mod storm;
 #[path = "../common/wire.rs"]
 mod wire;
 
-use play::{Metrics, Plan};
+use play::Plan;
+use report::Metrics;
 use std::time::Duration;
 
 /// Length of the faults, in seconds.

@@ -1,28 +1,28 @@
 //! Five real nodes, members of one space, and the faults of them.
 
+mod clocks;
+mod copies;
+mod members;
+
 use crate::disk::Disk;
 use crate::links::Links;
 use crate::node::{DEADLINE, Node, POLL, SPACE, program, told};
 use serde_json::{Value, json};
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
+
+pub(crate) use copies::Copy;
 
 pub(crate) const NODES: usize = 5;
 
 /// The log level of nodes. It leaves out the messages about each writer that leaves, because there are many.
 const LOG: &str = "warn,libp2p_request_response=error,tallymesh_node=info,\
                    tallymesh_node::driver::space::members=warn";
-
-/// Lifetime of a counter that expires. It is longer than all steps of clocks and the run.
-const LIFE: Duration = Duration::from_secs(24 * 3600);
-/// Largest difference between a node's clock and the time to which it was set, in milliseconds.
-const CLOCK_ERROR_MS: i64 = 60_000;
 
 /// The addresses of the nodes that run. Clients look here whenever they connect.
 #[derive(Clone, Default)]
@@ -47,25 +47,33 @@ pub(crate) struct Mesh {
     /// The owner's key of each node as a member.
     owners: Vec<String>,
     lease: String,
+    /// A midnight of UTC by the clocks of the nodes, in milliseconds since 1970.
+    midnight: i64,
+    /// How far the clocks of the nodes are ahead of the machine's at first, in milliseconds.
+    ahead: i64,
     /// HTTP addresses of the nodes that run.
     pub(crate) addresses: Addresses,
 }
 
 impl Mesh {
-    /// Starts the nodes, and makes them members of one space.
-    pub(crate) async fn start(lease: String) -> Result<Mesh, String> {
+    /// Starts the nodes, and makes them members of one space. By their clocks, midnight is after this time.
+    pub(crate) async fn start(lease: String, until_midnight: Duration) -> Result<Mesh, String> {
+        let (midnight, ahead) = clocks::midnight_after(until_midnight)?;
         let mut mesh = Mesh {
             disks: Vec::new(),
             nodes: Vec::new(),
             links: Links::start().await.map_err(told)?,
             owners: vec![String::new(); NODES],
             lease,
+            midnight,
+            ahead,
             addresses: Addresses::default(),
         };
         for number in 0..NODES {
             let node = Node::new(number)?;
             mesh.disks.push(Disk::make(&node.data())?);
             mesh.nodes.push(node);
+            mesh.set_clock(number, 0)?;
             mesh.run(number, &program()?).await?;
             mesh.owners[number] = mesh.owner(number).await?;
         }
@@ -82,14 +90,23 @@ impl Mesh {
         &self.links
     }
 
-    /// Describes how disks are filled.
-    pub(crate) fn disk_kind(&self) -> &'static str {
-        self.disks[0].kind()
+    /// Describes how disks are filled, and how they turn read-only.
+    pub(crate) fn how_disks_fail(&self) -> [&'static str; 2] {
+        [self.disks[0].how_full(), self.disks[0].how_read_only()]
     }
 
     /// Starts a node, for the first time or again on its folder. The node gets the ports that lead to all
     /// nodes with known names.
     async fn run(&mut self, node: usize, program: &Path) -> Result<(), String> {
+        let command = self.command(node, program);
+        self.nodes[node].start(command).await?;
+        self.links.route(node, Some(self.listens(node)?));
+        self.addresses.all()[node] = Some(self.http(node)?);
+        Ok(())
+    }
+
+    /// The command of a node, and of a copy of it.
+    fn command(&self, node: usize, program: &Path) -> Command {
         let mut command = self.disks[node].command(program);
         command
             .args(["up", "--resp", "127.0.0.1:0"])
@@ -112,10 +129,7 @@ impl Mesh {
         if !peers.is_empty() {
             command.arg("--peer").args(peers);
         }
-        self.nodes[node].start(command).await?;
-        self.links.route(node, Some(self.listens(node)?));
-        self.addresses.all()[node] = Some(self.http(node)?);
-        Ok(())
+        command
     }
 
     /// The file that steps a node's clock.
@@ -143,22 +157,6 @@ impl Mesh {
         let status = self.nodes[node].get("/v1/status").await?;
         let owner = status["owner"].as_str().ok_or("no owner")?;
         Ok(owner.to_owned())
-    }
-
-    /// Adds or removes a member, and repeats the request until it is decided.
-    async fn change_members(&self, at: usize, change: &str, owner: &str) -> Result<(), String> {
-        let path = format!("{SPACE}/members/{change}");
-        let body = json!({ "owner": owner, "wait_ms": 20_000 });
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            match self.nodes[at].post(&path, &body).await {
-                Ok(_) => return Ok(()),
-                Err(why) if Instant::now() > deadline => {
-                    return Err(format!("{why}\n{}", self.members_told().await));
-                }
-                Err(_) => sleep(POLL).await,
-            }
-        }
     }
 
     /// Waits until each node sees all of them as members, and all have acknowledged each other's starts.
@@ -226,8 +224,7 @@ impl Mesh {
 
     /// Sends a node a signal.
     pub(crate) async fn signal(&self, node: usize, signal: &str) -> Result<(), String> {
-        let child = self.nodes[node].child.as_ref();
-        let id = child.and_then(|child| child.id());
+        let id = self.process(node);
         let id = id.ok_or_else(|| format!("node {node} does not run"))?;
         let sent = Command::new("kill")
             .args([signal, &id.to_string()])
@@ -305,9 +302,32 @@ impl Mesh {
 
     /// Makes a node's disk full, or gives it room again.
     pub(crate) async fn fill(&mut self, node: usize, full: bool) -> Result<(), String> {
+        self.disks[node].fill(self.process(node), full).await
+    }
+
+    /// Makes a node's disk read-only.
+    pub(crate) async fn turn_read_only(&mut self, node: usize) -> Result<(), String> {
+        self.disks[node].turn_read_only(self.process(node)).await
+    }
+
+    /// Starts a node that ended on a disk that is still read-only, which it has to refuse. Then repairs the
+    /// disk.
+    pub(crate) async fn repair(&mut self, node: usize) -> Result<(), String> {
+        if self.disks[node].stays_read_only() {
+            let started = self.run(node, &program()?).await;
+            self.gone(node);
+            match started {
+                Err(why) if why.contains("the node ended with exit status: 1:") => {}
+                Err(why) => return Err(why),
+                Ok(()) => return Err(format!("node {node} runs on a read-only disk")),
+            }
+        }
+        self.disks[node].repair()
+    }
+
+    fn process(&self, node: usize) -> Option<u32> {
         let child = self.nodes[node].child.as_ref();
-        let id = child.and_then(|child| child.id());
-        self.disks[node].fill(id, full).await
+        child.and_then(|child| child.id())
     }
 
     /// Adds 1 to each of many counters at a node, together.
@@ -333,61 +353,16 @@ impl Mesh {
         }
     }
 
-    /// Replaces a node whose disk is lost by one with a new name.
-    pub(crate) async fn replace(&mut self, node: usize) -> Result<(), String> {
-        let owner = self.owners[node].clone();
-        self.disks[node].lose()?;
-        self.nodes[node].peer_id = String::new();
-        self.run(node, &program()?).await?;
-        self.owners[node] = self.owner(node).await?;
-        if self.owners[node] == owner {
-            return Err(format!("node {node} has its old key"));
-        }
-        let at = (node + 1) % NODES;
-        self.change_members(at, "add", &self.owners[node]).await?;
-        self.change_members(at, "remove", &owner).await?;
-        self.settle().await
-    }
-
-    /// Steps a node's clock to this many milliseconds ahead of the machine's. Then lets it make a counter
-    /// that expires, which shows its time.
-    pub(crate) async fn step_clock(
-        &self,
-        node: usize,
-        offset_ms: i64,
-        counter: &str,
-    ) -> Result<(), String> {
-        fs::write(self.clock(node), offset_ms.to_string()).map_err(told)?;
-        let add = json!({ "ops": [{ "op": "add", "key": counter, "by": "1" }] });
-        let transactions = format!("{SPACE}/transactions");
-        self.nodes[node].post(&transactions, &add).await?;
-        let life_ms = i64::try_from(LIFE.as_millis()).map_err(told)?;
-        let expire = json!({ "in_ms": life_ms.to_string() });
-        let path = format!("{SPACE}/counters/{counter}/expire");
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let answer = self.nodes[node].post(&path, &expire).await?;
-            let at = answer["expires_at"].as_str().and_then(|at| at.parse().ok());
-            let at: i64 = at.ok_or_else(|| format!("no time: {answer}"))?;
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(told)?;
-            let now = i64::try_from(now.as_millis()).map_err(told)?;
-            if (at - life_ms - now - offset_ms).abs() < CLOCK_ERROR_MS {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(format!(
-                    "node {node}: its clock was not stepped by {offset_ms} ms"
-                ));
-            }
-            sleep(POLL).await;
-        }
-    }
-
     /// Compares a node with all nodes that are connected to it, as an operator does. Returns the output of
     /// `tallymesh audit`, with its exit status.
     pub(crate) async fn audit(&self, node: usize) -> Result<Output, String> {
+        self.tool(node, &["audit", "--json"]).await
+    }
+
+    /// Runs a command of the command line at a node.
+    pub(crate) async fn tool(&self, node: usize, words: &[&str]) -> Result<Output, String> {
         let mut audit = Command::new(program()?);
-        audit.args(["audit", "--json"]).env(
+        audit.args(words).env(
             "TALLYMESH_NODE",
             format!("http://{}", self.nodes[node].http),
         );
@@ -401,6 +376,22 @@ impl Mesh {
     pub(crate) async fn space(&self, node: usize) -> Result<Value, String> {
         let status = self.nodes[node].get("/v1/status").await?;
         Ok(status["spaces"][0].clone())
+    }
+
+    /// A node's answer to `GET` of a path.
+    pub(crate) async fn get(&self, node: usize, path: &str) -> Result<Value, String> {
+        self.nodes[node].get(path).await
+    }
+
+    /// A node's answer to a request with a body.
+    pub(crate) async fn ask(
+        &self,
+        node: usize,
+        (method, path): (&str, &str),
+        body: &Value,
+    ) -> Result<String, String> {
+        let body = body.to_string();
+        self.nodes[node].ask(method, path, "", &body).await
     }
 
     /// The peers that are connected to a node.

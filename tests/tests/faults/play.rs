@@ -1,18 +1,18 @@
 //! A run: load and storm at the same time. Then all is healed, and the judge compares each node with the
 //! acknowledged operations.
 
-use crate::client;
-use crate::guests::{self, Guests};
+use crate::guests::Guests;
 use crate::history::History;
 use crate::ledger::Ledger;
-use crate::load::{Done, Load};
+use crate::load::Load;
 use crate::mesh::{Mesh, NODES};
 use crate::node::told;
-use crate::proxy::{self, Proxy};
-use crate::storm::{Filled, Kind, Storm, filling};
+use crate::proxy::Proxy;
+use crate::report::Metrics;
+use crate::rights::{self, Books, Rights};
+use crate::storm::{Filled, Storm, filling};
 use crate::wire::Wire;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_tests::random::Random;
@@ -31,147 +31,10 @@ pub(crate) struct Plan {
     pub(crate) lease: String,
 }
 
-/// The results of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct Metrics {
-    plan: Plan,
-    disk: &'static str,
-    pub(crate) counts: BTreeMap<Kind, u64>,
-    /// Clients of HTTP and of the Redis protocol.
-    clients: [Done; 2],
-    proxies: [proxy::Metrics; 2],
-    guests: guests::Metrics,
-    filled: Filled,
-    acknowledged: usize,
-    /// Operations that no node acknowledged. `unasked` of them count.
-    unacknowledged: usize,
-    unasked: usize,
-    /// Time until the end of the faults.
-    stormed: Duration,
-    /// Time from then on until all clients were answered. `settled` is the time until all nodes were right.
-    answered: Duration,
-    settled: Duration,
-    /// Comparisons of two nodes by `tallymesh audit`.
-    audited: usize,
-}
-
-impl Metrics {
-    /// Whether clients of all protocols worked, and met faults.
-    pub(crate) fn is_busy(&self) -> bool {
-        let asked = |done: &Done| done.metrics.operations > 0 && done.metrics.retries > 0;
-        self.clients.iter().all(asked) && self.guests.acknowledged > 0
-    }
-}
-
-impl fmt::Display for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| | |\n|---|---:|")?;
-        writeln!(f, "| seed | {} |", self.plan.seed)?;
-        writeln!(
-            f,
-            "| seconds of faults | {:.0} |",
-            self.stormed.as_secs_f32()
-        )?;
-        writeln!(f, "| lease of guests | {} |", self.plan.lease)?;
-        writeln!(f, "| how disks are full | {} |", self.disk)?;
-        writeln!(f, "| **done to the cluster** | |")?;
-        for (kind, count) in &self.counts {
-            writeln!(f, "| {} | {count} |", kind.name())?;
-        }
-        for (name, done, proxy) in [
-            ("HTTP", &self.clients[0], &self.proxies[0]),
-            ("RESP", &self.clients[1], &self.proxies[1]),
-        ] {
-            let client::Metrics {
-                operations,
-                retries,
-                timeouts,
-                broken,
-                made_before,
-                refused,
-            } = &done.metrics;
-            writeln!(f, "| **over {name}** | |")?;
-            let refused: u64 = refused.values().sum();
-            let rows = [
-                ("operations acknowledged", *operations),
-                ("left by their client before an answer", done.left),
-                ("asked again by clients", *retries),
-                ("of these, after a timeout", *timeouts),
-                ("of these, after a broken connection", *broken),
-                ("of these, after a refusal", refused),
-                ("answers that it was made before", *made_before),
-                ("requests at the proxy", proxy.requests),
-                ("requests dropped", proxy.dropped_requests),
-                ("requests delayed", proxy.delayed_requests),
-                ("requests repeated", proxy.repeated),
-                ("answers dropped", proxy.dropped_answers),
-                ("answers delayed", proxy.delayed_answers),
-                ("answers broken off", proxy.broken_answers),
-                ("requests handed to nodes", proxy.forwarded),
-                ("of these, not answered", proxy.unanswered),
-                ("requests to a node that was not there", proxy.unreachable),
-            ];
-            for (name, count) in rows {
-                writeln!(f, "| {name} | {count} |")?;
-            }
-        }
-        let guests = &self.guests;
-        writeln!(f, "| **over WebSocket** | |")?;
-        let rows = [
-            ("operations acknowledged", guests.acknowledged),
-            ("not acknowledged when their guest was closed", guests.left),
-            ("unknown when their guest came back", guests.unknown),
-            ("sockets opened", guests.sockets),
-            ("guests closed without a word", guests.closed),
-            ("guests that came back under a new writer", guests.returns),
-            ("transactions that they made again", guests.made_again),
-        ];
-        for (name, count) in rows {
-            writeln!(f, "| {name} | {count} |")?;
-        }
-        let longest = guests.longest.as_secs_f32();
-        writeln!(
-            f,
-            "| longest wait for an acknowledgement, s | {longest:.1} |"
-        )?;
-        let (answered, settled) = (self.answered.as_secs_f32(), self.settled.as_secs_f32());
-        writeln!(f, "| **in the end** | |")?;
-        writeln!(f, "| operations acknowledged | {} |", self.acknowledged)?;
-        writeln!(f, "| lost | 0 |\n| counted twice | 0 |")?;
-        writeln!(
-            f,
-            "| operations not acknowledged | {} |",
-            self.unacknowledged
-        )?;
-        writeln!(f, "| of these, counted once | {} |", self.unasked)?;
-        let Filled {
-            acknowledged,
-            asked,
-        } = self.filled;
-        writeln!(
-            f,
-            "| bulk adds into full disks, acknowledged | {acknowledged} |"
-        )?;
-        writeln!(f, "| of these, asked for | {asked} |")?;
-        writeln!(
-            f,
-            "| seconds from healing until all clients were answered | {answered:.1} |"
-        )?;
-        writeln!(
-            f,
-            "| seconds from healing until all nodes were right | {settled:.1} |"
-        )?;
-        write!(
-            f,
-            "| pairs that `tallymesh audit` found equal | {} |",
-            self.audited
-        )
-    }
-}
-
 /// The expected state.
 struct Judge {
     ledger: Arc<Ledger>,
+    books: Arc<Books>,
     history: Arc<History>,
     filled: Filled,
     /// Counters that must be 1.
@@ -179,8 +42,11 @@ struct Judge {
 }
 
 /// Plays a run, and checks that acknowledged operations count exactly once at each node.
+///
+/// Each kind of client has a module, and runs here beside the storm until `over` says so. A further kind, such as
+/// clients whose counters expire, needs a module with a `run`, a line of `try_join`, and a part of [`Judge`].
 pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
-    let mut mesh = Mesh::start(plan.lease.clone()).await?;
+    let mut mesh = Mesh::start(plan.lease.clone(), plan.length / 2).await?;
     let joined = only_links_join_nodes(&mesh).await?;
     let history = Arc::new(History::new());
     let proxies = [
@@ -191,7 +57,9 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
         proxies[0].route(node, Some(mesh.http(node)?));
         proxies[1].route(node, Some(mesh.resp(node)?));
     }
-    let ledger = Arc::new(Ledger::default());
+    rights::set_up(&mesh).await?;
+    let ledger = Arc::new(Ledger::new("n"));
+    let books = Arc::new(Books::default());
     let pause = Arc::new(RwLock::new(()));
     let (stop, over) = watch::channel(false);
     let load = Load {
@@ -199,6 +67,11 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
         history: history.clone(),
         over: over.clone(),
         pause: pause.clone(),
+    };
+    let rights = Rights {
+        over: over.clone(),
+        pause: pause.clone(),
+        books: books.clone(),
     };
     let guests = Guests {
         ledger: ledger.clone(),
@@ -210,6 +83,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
         .clone()
         .run(Wire::Http, proxies[0].addresses, plan.seed);
     let resp = load.run(Wire::Resp, proxies[1].addresses, plan.seed + 1);
+    let rights = rights.run(proxies[0].addresses, plan.seed);
     let mut storm = Storm {
         mesh: &mut mesh,
         proxies: &proxies,
@@ -220,6 +94,8 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
         counts: BTreeMap::new(),
         filled: Filled::default(),
         lasting: Vec::new(),
+        offsets: [0; NODES],
+        ledger: ledger.clone(),
     };
     let raging = async {
         let begun = history.elapsed();
@@ -228,9 +104,10 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
         let _ = stop.send(true);
         Ok((history.elapsed() - begun, Instant::now()))
     };
-    let ((stormed, healed), http, resp, guests) =
-        tokio::try_join!(raging, http, resp, guests.run(plan.seed))?;
+    let ((stormed, healed), http, resp, rights, guests) =
+        tokio::try_join!(raging, http, resp, rights, guests.run(plan.seed))?;
     let answered = healed.elapsed();
+    storm.agree_on_time()?;
     let Storm {
         counts,
         filled,
@@ -242,21 +119,23 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
     }
     let judge = Judge {
         ledger,
+        books,
         history: history.clone(),
         filled,
         ones: [lasting, vec![joined]].concat(),
     };
     let unasked = judge.waits(&mesh).await?;
     let settled = healed.elapsed();
-    let audited = audit(&mesh).await?;
+    let audited = audit(&mesh).await? + Books::audit(&mesh).await?;
     let (acknowledged, unacknowledged) = judge.ledger.count();
     Ok(Metrics {
         plan: plan.clone(),
-        disk: mesh.disk_kind(),
+        disks: mesh.how_disks_fail(),
         counts,
         clients: [http, resp],
         proxies: [proxies[0].metrics(), proxies[1].metrics()],
         guests,
+        rights,
         filled,
         acknowledged,
         unacknowledged,
@@ -338,10 +217,11 @@ impl Judge {
         for node in 0..NODES {
             let verdict = self.ledger.judge(&mesh.values(node, &counters).await?);
             if !verdict.is_right() {
-                let told = verdict.tell(|key| self.history.of(key));
+                let told = verdict.tell(|number| self.history.of(&self.ledger.key(number)));
                 wrong += &format!("node {node}: {told}");
             }
             unasked.push(verdict.unasked);
+            wrong += &self.books.wrong(mesh, node, &self.history).await?;
             let ones = mesh.values(node, &self.ones).await?;
             if ones.iter().any(|value| *value != 1) {
                 wrong += &format!("node {node}: {:?} are {ones:?}, not 1\n", self.ones);
@@ -359,7 +239,11 @@ impl Judge {
                     filling[0]
                 );
             }
-            if mesh.space(node).await?["faults"] != 0 {
+            let space = mesh.space(node).await?;
+            if !space["copied"].is_null() {
+                wrong += &format!("node {node} stands aside, as if it were a copy\n");
+            }
+            if space["faults"] != 0 {
                 wrong += &format!("node {node} says that a writer id was used twice\n");
             }
             let linked = linked(mesh, node).await?;
