@@ -10,7 +10,7 @@ use crate::node::told;
 use crate::proxy::Proxy;
 use crate::report::Metrics;
 use crate::rights::{self, Books, Rights};
-use crate::storm::{Filled, Storm, filling};
+use crate::storm::{Filled, Kind, Storm, filling};
 use crate::wire::Wire;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    /// The kinds of faults, each of which is played.
+    pub(crate) kinds: Vec<Kind>,
     pub(crate) length: Duration,
     pub(crate) lease: String,
 }
@@ -90,6 +92,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
         history: history.clone(),
         pause,
         random: Random::new(!plan.seed),
+        kinds: plan.kinds.clone(),
         length: plan.length,
         counts: BTreeMap::new(),
         filled: Filled::default(),

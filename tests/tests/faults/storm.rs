@@ -40,6 +40,7 @@ pub(crate) struct Storm<'a> {
     /// See [`Load`](crate::load::Load).
     pub(crate) pause: Arc<RwLock<()>>,
     pub(crate) random: Random,
+    pub(crate) kinds: Vec<Kind>,
     pub(crate) length: Duration,
     pub(crate) counts: BTreeMap<Kind, u64>,
     pub(crate) filled: Filled,
@@ -58,9 +59,9 @@ impl Storm<'_> {
         let end = Instant::now() + self.length;
         let mut dealt = 0;
         let mut deck = Vec::new();
-        while dealt < Kind::ALL.len() || Instant::now() < end {
+        while dealt < self.kinds.len() || Instant::now() < end {
             if deck.is_empty() {
-                deck = Kind::ALL.to_vec();
+                deck = self.kinds.clone();
             }
             let kind = deck.swap_remove(self.random.index(deck.len()));
             dealt += 1;

@@ -13,13 +13,13 @@ use tallymesh_tests::random::Random;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-const CLIENTS: usize = 4;
+const CLIENTS: usize = 8;
 /// Shortest time between two turns of a client.
 const EACH: Duration = Duration::from_millis(250);
 /// How long a client waits for an answer, and a node for rights.
-const PATIENCE: Duration = Duration::from_secs(2);
-const RIGHTS_WAIT_MS: u32 = 500;
-const QUORUM_WAIT_MS: u32 = 1_000;
+const PATIENCE: Duration = Duration::from_millis(1_200);
+const RIGHTS_WAIT_MS: u32 = 300;
+const QUORUM_WAIT_MS: u32 = 700;
 /// Most requests for one operation.
 const ATTEMPTS_MAX: u32 = 400;
 /// The rest after a request that no node took, or that has to be repeated.
