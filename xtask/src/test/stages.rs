@@ -120,7 +120,18 @@ pub(super) fn tests(
     runner: Runner,
     command: &mut Command,
 ) -> Result<Tally> {
-    let done = capture(repo, label, LIMIT, command)?;
+    tests_within(repo, label, runner, LIMIT, command)
+}
+
+/// The same, where it may take so long.
+pub(super) fn tests_within(
+    repo: &Repo,
+    label: &str,
+    runner: Runner,
+    limit: Duration,
+    command: &mut Command,
+) -> Result<Tally> {
+    let done = capture(repo, label, limit, command)?;
     let mut tally = runner.tally(&done.text, done.success);
     if tally.failed > 0 {
         tally.failures.push(format!(
