@@ -12,7 +12,9 @@ pub(super) use checks::copies::named as copy_named;
 
 use super::client::Client;
 use super::failure::Failure;
+use super::members::KeyForm;
 use super::output::Output;
+use clap::Args;
 use facts::Facts;
 use serde_json::{Value, json};
 use tallymesh_node_ground::escape;
@@ -53,8 +55,20 @@ struct Finding {
     advice: &'static str,
 }
 
-pub(super) fn run(client: &Client, output: &mut Output) -> Result<(), Failure> {
-    let facts = Facts::fetch(client)?;
+/// The arguments of the command.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Print the whole keys of members, and not their first 8 digits. --json has them always
+    #[arg(long)]
+    keys: bool,
+}
+
+pub(super) fn run(client: &Client, output: &mut Output, args: DoctorArgs) -> Result<(), Failure> {
+    let keys = match args.keys || output.is_json() {
+        true => KeyForm::Whole,
+        false => KeyForm::Short,
+    };
+    let facts = Facts::fetch(client, keys)?;
     let mut worst = (0, 0);
     for (code, finding) in checks::all(&facts) {
         match finding.severity {

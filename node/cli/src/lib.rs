@@ -44,6 +44,7 @@ pub use budget::BudgetArgs;
 pub use completions::CompletionsArgs;
 pub use config::ConfigArgs;
 pub use data::{BackupArgs, CheckArgs, RestoreArgs};
+pub use doctor::DoctorArgs;
 pub use get::GetArgs;
 pub use init::InitArgs;
 pub use invite::{InviteArgs, TicketArgs};
@@ -147,7 +148,7 @@ enum Command {
     Status(Remote<Nothing>),
     /// Look at a node, and print what needs attention and what to do; exits with 1 if anything is worse
     /// than a notice
-    Doctor(Remote<Nothing>),
+    Doctor(Remote<DoctorArgs>),
     /// Compare what a node shows with other nodes, and with what its data folder keeps
     Audit(Remote<AuditArgs>),
     /// Read all of a data folder, and print what is in it or what is wrong with it
@@ -271,7 +272,7 @@ pub fn run(cli: Cli, whole: &WholeNode) -> ExitCode {
         Command::Adopt(remote) => remote.run(adopt::run),
         Command::Id(remote) => remote.run(|client, output, _| members::id(client, output)),
         Command::Status(remote) => remote.run(|client, output, _| status::run(client, output)),
-        Command::Doctor(remote) => remote.run(|client, output, _| doctor::run(client, output)),
+        Command::Doctor(remote) => remote.run(doctor::run),
         Command::Audit(remote) => {
             let space = remote.space.clone();
             remote.run(|client, output, args| audit::run(client, &space, output, &args))
@@ -364,6 +365,7 @@ mod tests {
             "adopt --yes --json",
             "openapi",
             "doctor --json --node http://127.0.0.1:1",
+            "doctor --keys",
             "ticket a.b.c --json --ticket d.e.f",
             "tickets --json",
             "revoke 00 --only-in a,b --json",

@@ -247,12 +247,32 @@ pub(super) fn short(key: &Value) -> String {
     key.as_str().unwrap_or("?").chars().take(8).collect()
 }
 
-/// How people tell a member: by the address of its node, and the first digits of its key.
-pub(super) fn named(row: &Value) -> String {
-    let key = short(&row["owner"]);
-    match row["address"].as_str() {
-        Some(address) => format!("{key}… at {}", escape::value(address)),
-        None => format!("{key}…"),
+/// How much of a member's key is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum KeyForm {
+    /// The first digits, by which people distinguish members.
+    #[default]
+    Short,
+    /// All of it, as commands take it.
+    Whole,
+}
+
+impl KeyForm {
+    /// A key in this form.
+    pub(super) fn key(self, key: &Value) -> String {
+        match self {
+            KeyForm::Short => short(key) + "…",
+            KeyForm::Whole => text(key),
+        }
+    }
+
+    /// How people tell a member: by its key, and the address of its node.
+    pub(super) fn named(self, row: &Value) -> String {
+        let key = self.key(&row["owner"]);
+        match row["address"].as_str() {
+            Some(address) => format!("{key} at {}", escape::value(address)),
+            None => key,
+        }
     }
 }
 
@@ -266,8 +286,8 @@ fn counted(number: &Value, one: &str) -> Option<String> {
 }
 
 /// What each member holds that is away, and the command that frees it, from the status of a space.
-pub(super) fn stuck(space: &Value) -> impl Iterator<Item = String> {
-    rows(space, "stuck").map(|row| {
+pub(super) fn stuck(space: &Value, keys: KeyForm) -> impl Iterator<Item = String> {
+    rows(space, "stuck").map(move |row| {
         let key = text(&row["owner"]);
         let mut members = rows(&space["membership"], "members");
         let member = members.find(|it| it["owner"] == row["owner"]);
@@ -281,12 +301,16 @@ pub(super) fn stuck(space: &Value) -> impl Iterator<Item = String> {
         let rights = rights.map(|(rights, budgets)| format!("{rights} of {budgets}{more}"));
         let numbers = counted(&row["sequences"], "sequence");
         let numbers = numbers.map(|it| format!("all further numbers of {it}{more}"));
-        let held: Vec<String> = rights.into_iter().chain(numbers).collect();
+        // Earlier versions tell no limits.
+        let limits = Some(&row["limits"]).filter(|it| !it.is_null());
+        let limits = limits.and_then(|it| counted(it, "limit"));
+        let limits = limits.map(|it| format!("shares of {it} in each period"));
+        let held: Vec<String> = rights.into_iter().chain(numbers).chain(limits).collect();
         format!(
             "{} are with member {}, of which nothing was heard {silent}: if it is gone for good, `tallymesh \
              members remove {key}` frees them",
             held.join(", and "),
-            named(member.unwrap_or(row)),
+            keys.named(member.unwrap_or(row)),
         )
     })
 }

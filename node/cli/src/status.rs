@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::doctor;
 use super::failure::Failure;
-use super::members;
+use super::members::{self, KeyForm};
 use super::output::{Output, text};
 use serde_json::Value;
 use tallymesh_node_ground::escape;
@@ -60,7 +60,7 @@ fn describe(status: &Value) -> String {
         }
         let copies = space["copies"].as_array().into_iter().flatten();
         lines.extend(copies.map(|row| format!("         {}", doctor::copy_named(row))));
-        lines.extend(members::stuck(space).map(|it| format!("         {it}")));
+        lines.extend(members::stuck(space, KeyForm::default()).map(|it| format!("         {it}")));
     }
     lines.join("\n")
 }

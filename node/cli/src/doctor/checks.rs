@@ -6,7 +6,7 @@ mod faults;
 
 use super::facts::Facts;
 use super::{Finding, Severity};
-use crate::members::{self, named, short};
+use crate::members;
 use exposure::{open_http, open_network, open_resp};
 use faults::faults;
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "member_silent", fine: "all members send something", judge: member_silent },
     Check { code: "member_behind", fine: "all members keep up", judge: member_behind },
     Check { code: "majority", fine: "no majority of members is at risk", judge: majority },
-    Check { code: "stuck", fine: "no rights and numbers are with members that are away", judge: stuck },
+    Check { code: "stuck", fine: "no rights, numbers and shares of limits are with members that are away", judge: stuck },
     Check { code: "undecided", fine: "no change of members waits", judge: undecided },
     Check { code: "copied", fine: "the data folder is no copy", judge: copies::copied },
     Check { code: "copies", fine: "no copy of another node's folder is heard", judge: copies::copies },
@@ -370,7 +370,7 @@ fn member_silent(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (space, membership) in facts.closed() {
         for row in rows(&membership["members"]).filter(|row| !is_there(row)) {
-            let (member, behind) = (named(row), number(&row["behind"]).unwrap_or(0));
+            let (member, behind) = (facts.keys.named(row), number(&row["behind"]).unwrap_or(0));
             let heard = match row["last_heard_ms"].as_u64() {
                 Some(ms) => format!("was heard {} ago", seconds(ms)),
                 None => "was not heard since the node started".to_owned(),
@@ -393,7 +393,7 @@ fn member_behind(facts: &Facts) -> Vec<Finding> {
                 10_000..100_000 => Severity::Notice,
                 _ => Severity::Warning,
             };
-            let member = named(row);
+            let member = facts.keys.named(row);
             let what = format!("member {member} has not acknowledged {behind} transactions");
             found.push(in_space(space, severity, what, advice));
         }
@@ -455,7 +455,7 @@ fn majority(facts: &Facts) -> Vec<Finding> {
 fn stuck(facts: &Facts) -> Vec<Finding> {
     let advice = "Nobody else can use them meanwhile. Start that node, if it is not gone for good.";
     let told = |space: &Value| -> Vec<Finding> {
-        let rows = members::stuck(space);
+        let rows = members::stuck(space, facts.keys);
         rows.map(|told| in_space(space, Severity::Warning, told, advice))
             .collect()
     };
@@ -469,11 +469,11 @@ fn undecided(facts: &Facts) -> Vec<Finding> {
         let of = |key: &Value| {
             rows(&membership["members"])
                 .find(|row| row["owner"] == *key)
-                .map(named)
+                .map(|row| facts.keys.named(row))
         };
         let silent = rows(&membership["unanswered"]);
         let silent: Vec<String> = silent
-            .map(|key| of(key).unwrap_or_else(|| short(key) + "…"))
+            .map(|key| of(key).unwrap_or_else(|| facts.keys.key(key)))
             .collect();
         let what = format!("a change of members waits for {}", silent.join(", "));
         let waits = !membership["proposal"].is_null() && !silent.is_empty();

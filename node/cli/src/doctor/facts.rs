@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::failure::Failure;
+use crate::members::KeyForm;
 use crate::time;
 use serde_json::Value;
 use std::time::SystemTime;
@@ -25,10 +26,12 @@ pub(super) struct Facts {
     /// By how many milliseconds the node's clock is ahead of this machine's. The duration of the
     /// request is accounted for.
     pub(super) ahead_ms: Option<i64>,
+    /// How much of a member's key is told.
+    pub(super) keys: KeyForm,
 }
 
 impl Facts {
-    pub(super) fn fetch(client: &Client) -> Result<Facts, Failure> {
+    pub(super) fn fetch(client: &Client, keys: KeyForm) -> Result<Facts, Failure> {
         client.text("/healthz")?;
         let not_ready = match client.text("/readyz") {
             Ok(_) => None,
@@ -59,6 +62,7 @@ impl Facts {
             peers: links["peers"].take(),
             unreached: links["unreached"].take(),
             not_ready,
+            keys,
         })
     }
 

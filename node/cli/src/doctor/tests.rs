@@ -3,6 +3,7 @@
 use super::checks::{self, CHECKS};
 use super::facts::{Facts, NodeMetrics};
 use super::{Finding, Severity};
+use crate::members::KeyForm;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -70,6 +71,7 @@ fn fine() -> Facts {
         peers: json!([peer(1_999, 0), peer(-70_000, 69_000), { "peer": "a page" }]),
         not_ready: None,
         ahead_ms: Some(3),
+        keys: KeyForm::Short,
     }
 }
 
@@ -493,6 +495,45 @@ fn what_to_do_about_a_node_that_is_not_ready_fits_the_reason() {
         let all = checks::all(&facts);
         let ready = all.iter().find(|it| it.0 == "ready").expect("a finding");
         assert!(ready.1.advice.contains(words), "{code}: {}", ready.1.advice);
+    }
+}
+
+/// Each finding about a member has its whole key on request, and else its first digits alone.
+#[test]
+fn members_are_named_by_the_form_of_key_that_is_asked_for() {
+    let key = "ab".repeat(32);
+    let mut facts = fine();
+    let space = &mut facts.status["spaces"][0];
+    space["stuck"] = json!([{
+        "owner": key, "rights": "40", "budgets": 1, "sequences": 0, "limits": 2, "more": false,
+    }]);
+    let membership = &mut space["membership"];
+    membership["members"][1] = member(false, None, "5");
+    membership["members"][2] = member(false, Some(1), "100000");
+    membership["proposal"] = json!({});
+    membership["unanswered"] = json!([key, "cd".repeat(32)]);
+    for (keys, told) in [
+        (KeyForm::Short, ["abababab…", "cdcdcdcd…"]),
+        (KeyForm::Whole, [key.as_str(), &"cd".repeat(32)]),
+    ] {
+        facts.keys = keys;
+        let all = checks::all(&facts);
+        for code in ["member_silent", "member_behind", "stuck", "undecided"] {
+            let finding = all.iter().find(|it| it.0 == code).expect("a finding");
+            let what = &finding.1.what;
+            assert!(what.contains(told[0]), "{code}: {what}");
+            assert!(code != "undecided" || what.contains(told[1]), "{what}");
+            // A command takes it whole in any case.
+            let shown = what.replace(&format!("members remove {key}"), "");
+            assert_eq!(
+                shown.contains(&key),
+                keys == KeyForm::Whole,
+                "{code}: {what}"
+            );
+        }
+        let stuck = all.iter().find(|it| it.0 == "stuck").expect("a finding");
+        let what = &stuck.1.what;
+        assert!(what.contains("shares of 2 limits in each period"), "{what}");
     }
 }
 

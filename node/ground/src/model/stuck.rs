@@ -1,4 +1,4 @@
-//! Rights and numbers that a member holds which is away, so that nobody can use them.
+//! Rights, numbers and shares of limits that a member holds which is away, so that nobody can use them.
 
 use super::{Decimal, decimal};
 use crate::identity::OwnerKey;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// What a member that is away holds of budgets and sequences.
+/// What a member that is away holds of budgets, sequences and limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Stuck)]
 pub struct StuckRow {
@@ -25,6 +25,8 @@ pub struct StuckRow {
     pub budgets: usize,
     /// How many sequences there are whose numbers it gives out to others.
     pub sequences: usize,
+    /// How many limits there are, of which its share is missing in each period.
+    pub limits: usize,
     /// Whether only a part of all budgets and sequences was looked at, because there are many.
     pub more: bool,
 }
@@ -40,7 +42,7 @@ pub struct StuckPart {
     pub what: StuckShare,
 }
 
-/// The share of a budget, or of a sequence, that a member holds.
+/// The share of a budget, of a sequence or of a limit that a member holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StuckShare {
     /// So many rights of the budget.
@@ -49,6 +51,8 @@ pub enum StuckShare {
     Room(i128),
     /// All numbers of the sequence from this one on.
     Numbers(u64),
+    /// So much of what the limit allows in the present period.
+    Period(i128),
 }
 
 impl fmt::Display for StuckPart {
@@ -57,6 +61,7 @@ impl fmt::Display for StuckPart {
             StuckShare::Rights(amount) => write!(f, "{amount} rights are"),
             StuckShare::Room(amount) => write!(f, "room for {amount} is"),
             StuckShare::Numbers(first) => write!(f, "all numbers from {first} on are"),
+            StuckShare::Period(amount) => write!(f, "{amount} of the limit are"),
         }?;
         let owner = self.owner;
         match self.silent_ms {
@@ -106,5 +111,10 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("since this start: "), "{told}");
+        let told = part(StuckShare::Period(10), None);
+        assert!(
+            told.starts_with("10 of the limit are with member ab"),
+            "{told}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Rights and numbers that are with members that are away. Nobody else can use them until such a member is
-//! back, or is removed.
+//! Rights, numbers and shares of limits that are with members that are away. Nobody else can use them until
+//! such a member is back, or is removed.
 
 use super::OpenSpace;
 use std::collections::{BTreeSet, HashMap};
@@ -16,6 +16,9 @@ const FRESH_MS: u64 = 5_000;
 
 /// Most budgets, and most sequences, that are looked at for it. Other requests wait meanwhile.
 const LOOKED_AT_MAX: usize = 1_000;
+
+/// The part of a period's name before its key: two numbers of 16 digits.
+const PERIOD_PREFIX_BYTES: usize = 32;
 
 /// The last answer, with its time.
 #[derive(Default)]
@@ -54,7 +57,7 @@ impl OpenSpace {
             .collect()
     }
 
-    /// What each member holds that is away, in all budgets and sequences.
+    /// What each member holds that is away, in all budgets, sequences and limits.
     pub(super) fn stuck(&mut self, now: u64) -> Vec<StuckRow> {
         let is_fresh = |at: u64| now.saturating_sub(at) < FRESH_MS;
         if !self.stuck.looked.is_some_and(is_fresh) {
@@ -67,12 +70,15 @@ impl OpenSpace {
     }
 
     fn look_for_stuck(&self, now: u64) -> Vec<StuckRow> {
+        let configuration = self.replica.members().configuration();
+        let limits = configuration.map_or(0, |it| it.limits.len());
         let row = |(owner, silent_ms)| StuckRow {
             owner,
             silent_ms,
             rights: 0,
             budgets: 0,
             sequences: 0,
+            limits,
             more: false,
         };
         let mut rows: Vec<StuckRow> = self.away(now).into_iter().map(row).collect();
@@ -110,7 +116,7 @@ impl OpenSpace {
             }
         });
         more |= looked_at > LOOKED_AT_MAX;
-        rows.retain(|row| row.budgets > 0 || row.sequences > 0);
+        rows.retain(|row| row.budgets > 0 || row.sequences > 0 || row.limits > 0);
         rows.iter_mut().for_each(|row| row.more = more);
         rows
     }
@@ -133,15 +139,52 @@ impl OpenSpace {
                 }
                 Some(Stock::Rights) => StuckShare::Rights(held.map(|it| it.rights).sum()),
                 Some(Stock::Room) => StuckShare::Room(held.map(|it| it.room).sum()),
-                Some(Stock::Period) => return None,
+                Some(Stock::Period) => {
+                    StuckShare::Period(self.stuck_in(&lack.name, &owner, &owners))
+                }
             };
             let part = StuckPart {
                 owner,
                 silent_ms,
                 what,
             };
-            (!matches!(what, StuckShare::Rights(..=0) | StuckShare::Room(..=0))).then_some(part)
+            let is_nothing = matches!(
+                what,
+                StuckShare::Rights(..=0) | StuckShare::Room(..=0) | StuckShare::Period(..=0)
+            );
+            (!is_nothing).then_some(part)
         });
         parts.collect()
+    }
+
+    /// How much of a period a member holds that is away. A member that holds nothing yet has not brought in its
+    /// share, which is missing all the same.
+    fn stuck_in(
+        &self,
+        period: &str,
+        owner: &OwnerKey,
+        owners: &HashMap<WriterId, OwnerKey>,
+    ) -> i128 {
+        let all = self.replica.quota().period_rights();
+        let of_period = all.filter(|(name, ..)| *name == period);
+        let mut held = of_period.filter(|(_, writer, _)| owners.get(writer) == Some(owner));
+        match held.next() {
+            Some((.., first)) => first + held.map(|it| it.2).sum::<i128>(),
+            None => self.share_of(period, owner),
+        }
+    }
+
+    /// The share of a limit that a member has in each period.
+    fn share_of(&self, period: &str, owner: &OwnerKey) -> i128 {
+        let share = || {
+            let key = period.get(PERIOD_PREFIX_BYTES..)?;
+            let present = self.replica.quota().period(key).ok()?;
+            let limit = Some(present).filter(|it| it.name == period)?.limit.limit;
+            let configuration = self.replica.members().configuration()?;
+            let rank = configuration.members.binary_search(&owner.0).ok()? as u64;
+            let members = configuration.members.len() as u64;
+            Some(limit / members + u64::from(rank < limit % members))
+        };
+        share().unwrap_or(0).into()
     }
 }
