@@ -9,7 +9,7 @@ use crate::mesh::{Mesh, NODES};
 use crate::node::told;
 use crate::proxy::Proxy;
 use crate::report::Metrics;
-use crate::rights::{self, Books, Rights};
+use crate::rights::{self, Ledgers, Rights};
 use crate::storm::{Filled, Kind, Storm, filling};
 use crate::wire::Wire;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
 /// The expected state.
 struct Judge {
     ledger: Arc<Ledger>,
-    books: Arc<Books>,
+    ledgers: Arc<Ledgers>,
     history: Arc<History>,
     filled: Filled,
     /// Counters that must be 1.
@@ -61,7 +61,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
     }
     rights::set_up(&mesh).await?;
     let ledger = Arc::new(Ledger::new("n"));
-    let books = Arc::new(Books::default());
+    let ledgers = Arc::new(Ledgers::default());
     let pause = Arc::new(RwLock::new(()));
     let (stop, over) = watch::channel(false);
     let load = Load {
@@ -73,7 +73,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
     let rights = Rights {
         over: over.clone(),
         pause: pause.clone(),
-        books: books.clone(),
+        ledgers: ledgers.clone(),
     };
     let guests = Guests {
         ledger: ledger.clone(),
@@ -122,14 +122,14 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
     }
     let judge = Judge {
         ledger,
-        books,
+        ledgers,
         history: history.clone(),
         filled,
         ones: [lasting, vec![joined]].concat(),
     };
     let unasked = judge.waits(&mesh).await?;
     let settled = healed.elapsed();
-    let audited = audit(&mesh).await? + Books::audit(&mesh).await?;
+    let audited = audit(&mesh).await? + Ledgers::audit(&mesh).await?;
     let (acknowledged, unacknowledged) = judge.ledger.count();
     Ok(Metrics {
         plan: plan.clone(),
@@ -224,7 +224,7 @@ impl Judge {
                 wrong += &format!("node {node}: {told}");
             }
             unasked.push(verdict.unasked);
-            wrong += &self.books.wrong(mesh, node, &self.history).await?;
+            wrong += &self.ledgers.wrong(mesh, node, &self.history).await?;
             let ones = mesh.values(node, &self.ones).await?;
             if ones.iter().any(|value| *value != 1) {
                 wrong += &format!("node {node}: {:?} are {ones:?}, not 1\n", self.ones);

@@ -115,11 +115,11 @@ pub(crate) struct Rights {
     pub(crate) over: watch::Receiver<bool>,
     /// See [`Load`](crate::load::Load).
     pub(crate) pause: Arc<RwLock<()>>,
-    pub(crate) books: Arc<Books>,
+    pub(crate) ledgers: Arc<Ledgers>,
 }
 
 /// What clients asked for, and what was given to them.
-pub(crate) struct Books {
+pub(crate) struct Ledgers {
     /// Spends of rights, and on lease.
     spent: Ledger,
     leased: Ledger,
@@ -130,9 +130,9 @@ pub(crate) struct Books {
     numbers: Mutex<BTreeSet<u64>>,
 }
 
-impl Default for Books {
-    fn default() -> Books {
-        Books {
+impl Default for Ledgers {
+    fn default() -> Ledgers {
+        Ledgers {
             spent: Ledger::new("s"),
             leased: Ledger::new("l"),
             taken: Ledger::new("t"),

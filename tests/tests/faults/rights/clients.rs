@@ -100,7 +100,7 @@ impl Client {
     /// Spends a unit of rights.
     async fn spend(&mut self) -> Result<(), String> {
         let op = json!({ "op": "spend", "key": "gift", "amount": "1" });
-        let is_made = self.operation(op, |books| &books.spent).await?;
+        let is_made = self.operation(op, |ledgers| &ledgers.spent).await?;
         self.metrics.spent += u64::from(is_made);
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Client {
         }
         for _ in 0..self.random.index(LEASE_UNITS / 2) {
             let op = json!({ "op": "spend", "key": "gift", "amount": "1", "lease": id });
-            let is_made = self.operation(op, |books| &books.leased).await?;
+            let is_made = self.operation(op, |ledgers| &ledgers.leased).await?;
             self.metrics.spent_on_lease += u64::from(is_made);
         }
         if self.random.chance(500) {
@@ -137,11 +137,11 @@ impl Client {
     async fn seat(&mut self) -> Result<(), String> {
         if self.random.chance(650) {
             let op = json!({ "op": "mint", "key": "seats", "amount": "1" });
-            let is_made = self.operation(op, |books| &books.taken).await?;
+            let is_made = self.operation(op, |ledgers| &ledgers.taken).await?;
             self.metrics.taken += u64::from(is_made);
         } else {
             let op = json!({ "op": "spend", "key": "seats", "amount": "1" });
-            let is_made = self.operation(op, |books| &books.given_back).await?;
+            let is_made = self.operation(op, |ledgers| &ledgers.given_back).await?;
             self.metrics.given_back += u64::from(is_made);
         }
         Ok(())
@@ -154,7 +154,7 @@ impl Client {
             Answer::Done(answer) => {
                 let number = answer["number"].as_str().and_then(|it| it.parse().ok());
                 let number: u64 = number.ok_or_else(|| format!("no number: {answer}"))?;
-                let numbers = self.shared.books.numbers.lock();
+                let numbers = self.shared.ledgers.numbers.lock();
                 let mut numbers = numbers.unwrap_or_else(PoisonError::into_inner);
                 if !numbers.insert(number) {
                     return Err(format!("number {number} was drawn twice"));
@@ -191,10 +191,10 @@ impl Client {
     async fn operation(
         &mut self,
         op: Value,
-        ledger: impl Fn(&super::Books) -> &Ledger,
+        ledger: impl Fn(&super::Ledgers) -> &Ledger,
     ) -> Result<bool, String> {
-        let books = self.shared.books.clone();
-        let ledger = ledger(&books);
+        let ledgers = self.shared.ledgers.clone();
+        let ledger = ledger(&ledgers);
         let (number, counter, by) = ledger.ask();
         let key = ledger.key(number);
         let add = json!({ "op": "add", "key": counter, "by": by.to_string() });

@@ -1,13 +1,13 @@
 //! What must be true of rights in the end.
 
-use super::{Books, CAP, MINTED};
+use super::{CAP, Ledgers, MINTED};
 use crate::history::History;
 use crate::ledger::Ledger;
 use crate::mesh::{Mesh, NODES};
 use crate::node::SPACE;
 use serde_json::Value;
 
-impl Books {
+impl Ledgers {
     /// What is wrong at a node; empty if nothing is. All leases must have come back.
     pub(crate) async fn wrong(
         &self,
