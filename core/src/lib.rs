@@ -186,7 +186,7 @@
 //!
 //! | folder or file | holds |
 //! |---|---|
-//! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `vector`, `expired`, `writer_id`, `once`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends; they name no layer |
+//! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `recent`, `vector`, `expired`, `writer_id`, `once`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends; they name no layer |
 //! | `layers` | which layers a build has, chosen at one place, and the null object of a part that it lacks |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
@@ -229,6 +229,7 @@ mod message;
 mod once;
 #[cfg(feature = "budgets")]
 mod quota;
+mod recent;
 mod rejoin;
 mod replica;
 mod reserved;

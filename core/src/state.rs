@@ -42,7 +42,7 @@
 //! | 2 | [`slot`], [`counter`], the rest of [`operation`] | what do cancels, lifetimes and expiries mean, what is a counter's value, and what does an operation do? |
 //! | 3 | [`join`], [`read`], `state.rs` to the fields `keys`, `pages`, `ids` and `clocks` | how does a delta get in, and how is a value read? |
 //! | 4 | [`build`], [`changes`], [`sweep`], then `tests/world.rs` and `tests.rs` | how is a delta found, and what is not needed any more? The tests are the shortest whole description of the folder |
-//! | later | [`keys`], [`writers`], [`sheet`](crate::sheet), [`recent`], `raised`, `moment`, the other fields of `State` | how is all that fast and small? |
+//! | later | [`keys`], [`writers`], [`sheet`](crate::sheet), [`recent`](crate::recent), `raised`, `moment`, the other fields of `State` | how is all that fast and small? |
 //!
 //! A writer has a *local number*, which indexes `ids` and `clocks`. The own writer's is 0 (`OWN`).
 //!
@@ -65,6 +65,7 @@ pub(crate) mod build;
 pub(crate) mod changes;
 pub(crate) mod counter;
 pub(crate) mod delta;
+mod ends;
 pub(crate) mod join;
 pub(crate) mod keys;
 #[cfg(feature = "members")]
@@ -73,7 +74,6 @@ pub(crate) mod operation;
 pub(crate) mod page;
 mod raised;
 mod read;
-pub(crate) mod recent;
 pub(crate) mod slot;
 pub(crate) mod sweep;
 pub(crate) mod writers;

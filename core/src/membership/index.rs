@@ -6,7 +6,7 @@
 use super::table::{Sponsored, WriterTable};
 use crate::layers::MEMBERS;
 use crate::membership::writer_state::WriterState;
-use crate::state::recent::Recent;
+use crate::recent::Recent;
 use alloc::vec::Vec;
 
 /// Local numbers, listed by the state of their writers.

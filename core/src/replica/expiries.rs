@@ -25,7 +25,7 @@ use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::membership::stability::Quorum;
 use crate::state::counter;
 use crate::state::keys::KeyId;
-use crate::state::page::OWN;
+use crate::state::page::{OWN, PAGE};
 use crate::state::slot::{Slot, Stamp, Upto, Watermark};
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -76,8 +76,21 @@ impl MembersMut<'_> {
 }
 
 impl Replica {
+    /// The counters that have an expiry which is not decided, ascending.
+    fn open_counters(&self) -> Vec<KeyId> {
+        let mut open = Vec::new();
+        for (at, page) in self.state.pages().iter().enumerate() {
+            let sides = page.odd.iter().flat_map(|odd| odd.iter());
+            for (bit, _) in sides.filter(|(_, side)| !side.expired.is_empty()) {
+                let key_id = KeyId((at * PAGE) as u32 + bit);
+                open.extend(Some(key_id).filter(|it| open.last() != Some(it)));
+            }
+        }
+        open
+    }
+
     fn decide_expiries(&mut self, stored: &Mark) -> Result<bool, Error> {
-        let open = self.state.open_counters();
+        let open = self.open_counters();
         if open.is_empty() {
             self.deciding.take();
             return Ok(false);

@@ -205,7 +205,9 @@ impl RejoinMut<'_> {
         Some(ops)
     }
 
-    /// Ends an expired counter again in its draft. `None` if there is nothing left to end.
+    /// Ends an expired counter again in its draft, as an earlier writer ended it. If the counter has expired by now,
+    /// this ends all of it. Else it ends the own slot alone, because only this replica had seen these adds, and it
+    /// had ended them. `None` if there is nothing left to end.
     fn end_again(
         &mut self,
         draft: &mut Draft,
@@ -213,14 +215,26 @@ impl RejoinMut<'_> {
         it: &Did,
         again: &mut Dids,
     ) -> Option<AgainOp> {
-        let ends = self.replica.state.end_again(draft, clock, it.ends);
+        let state = &self.replica.state;
+        let (act, slots) = (state.act(clock), &mut draft.slots);
+        let expiry = counter::sum(slots, state.ids()).expiry();
+        let expired = expiry.filter(|it| state.is_past(Some(*it)));
+        let time = it.ends.max(expired.unwrap_or(0));
+        let mut ends = act.carry_out(slots, time, expired.is_none());
+        if ends == 0 {
+            let at = counter::find(slots, OWN).ok()?;
+            if !counter::certain_sums(slots, state.ids())[at].is_alive() {
+                return None;
+            }
+            // Too much is undecided for a record.
+            act.cancel_own(slots, None, true);
+            ends = time;
+        }
+        draft.changed = true;
         let made = Did {
             ends,
             ..Did::new(&it.key, Op::Delete)
         };
-        if ends == 0 {
-            return None;
-        }
         again.update(|it| it.push(made));
         Some(AgainOp {
             key: it.key.clone(),

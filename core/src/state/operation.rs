@@ -130,27 +130,6 @@ impl<I: KeyIndex> State<I> {
         })
     }
 
-    /// Ends a counter again, which this replica ended at `time` under an earlier writer. If the counter has expired
-    /// by now, this ends all of it. Else it ends the own slot alone, because nobody had seen these adds but this
-    /// replica, and it had ended them. Returns the time of the end, 0 if there was nothing to end.
-    pub(crate) fn end_again(&self, draft: &mut Draft, clock: u64, time: u64) -> u64 {
-        let act = self.act(clock);
-        let slots = &mut draft.slots;
-        let expiry = counter::sum(slots, &self.ids).expiry();
-        let expired = expiry.filter(|it| self.is_past(Some(*it)));
-        let latest = time.max(expired.unwrap_or(0));
-        let mut ends = act.carry_out(slots, latest, expired.is_none());
-        let own = counter::find(slots, OWN).ok();
-        let own = own.map(|at| counter::certain_sums(slots, &self.ids)[at]);
-        if ends == 0 && own.is_some_and(|own| own.is_alive()) {
-            // Too much is undecided for a record.
-            act.cancel_own(slots, None, true);
-            ends = time;
-        }
-        draft.changed |= ends > 0;
-        ends
-    }
-
     /// Makes a draft visible, if it was changed. Returns whether it was. Next,
     /// [`made`](State::made) moves the own clock.
     #[inline(always)]

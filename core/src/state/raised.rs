@@ -8,8 +8,8 @@
 use super::State;
 use super::changes::StateMark;
 use super::keys::KeyIndex;
-use super::recent::Recent;
 use crate::layers::{Empty, MEMBERS, Optional};
+use crate::recent::Recent;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;

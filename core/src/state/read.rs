@@ -317,19 +317,6 @@ impl<I: KeyIndex> State<I> {
         bits(self.pages[page_at].odd()).map(move |bit| KeyId((page_at * PAGE) as u32 + bit))
     }
 
-    /// The counters that have an expiry which is not decided, ascending.
-    pub(crate) fn open_counters(&self) -> Vec<KeyId> {
-        let mut open = Vec::new();
-        for (at, page) in self.pages.iter().enumerate() {
-            let sides = page.odd.iter().flat_map(|odd| odd.iter());
-            for (bit, _) in sides.filter(|(_, side)| !side.expired.is_empty()) {
-                let key_id = KeyId((at * PAGE) as u32 + bit);
-                open.extend(Some(key_id).filter(|it| open.last() != Some(it)));
-            }
-        }
-        open
-    }
-
     /// Marks by local number the writers with a slot in a page where some slot has more than a row, and those
     /// that an expiry names. A retired writer has slots nowhere else.
     pub(crate) fn owners_in_odd_pages(&self) -> Vec<bool> {

@@ -19,6 +19,7 @@ mod core_src {
     #[path = "layers/optional.rs"]
     pub(crate) mod layers;
     pub(crate) mod list;
+    pub(crate) mod recent;
     pub(crate) mod sheet;
     pub(crate) mod sort;
     pub(crate) mod state;
@@ -29,7 +30,9 @@ mod core_src {
 }
 
 pub(crate) use core_src::list::list;
-pub(crate) use core_src::{bounds, expired, hash, layers, sheet, sort, state, vector, writer_id};
+pub(crate) use core_src::{
+    bounds, expired, hash, layers, recent, sheet, sort, state, vector, writer_id,
+};
 
 /// The errors that these files make: of all boundaries, only the one of writes.
 mod error {

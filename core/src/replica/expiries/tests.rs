@@ -83,7 +83,7 @@ fn settle(all: &mut [Replica]) {
     }
     let first = all[0].canonical_bytes();
     for replica in all.iter() {
-        let open = replica.state.open_counters();
+        let open = replica.open_counters();
         assert!(open.is_empty(), "{open:?}");
         assert_eq!(replica.canonical_bytes(), first);
     }
