@@ -51,7 +51,7 @@
 //! `forget`, `restamp` and `rework` in [`writers`]. [Idempotency](crate::idempotency) has the record
 //! [`Withdrawal`](slot::Withdrawal), and `withdraw` in [`operation`]. [Forks](crate::forks) have `late` and
 //! `forked` in [`join`]. [Expiries](crate::replica::expiries) of spaces with members have the record
-//! [`Expired`](slot::Expired), and `judged` in [`counter`]. [Collection](crate::membership::stability) has all of [`sweep`]. They lie here
+//! [`Expired`](slot::Expired), and `judged` in [`ends`]. [Collection](crate::membership::stability) has all of [`sweep`]. They lie here
 //! because each read of a counter has to respect them. The layers above decide when such a record is made,
 //! and which stamps are stable.
 //!

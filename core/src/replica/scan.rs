@@ -49,7 +49,7 @@ impl Scan {
             cursor: Cursor::default(),
             number: 0,
             only: GuestPart::default(),
-            voided: replica.state.voided().clone(),
+            voided: *replica.state.voided(),
         }
     }
 

@@ -4,7 +4,7 @@
 use super::paths::{Named, Paths};
 
 /// Bounds, hashes, ids, errors: every folder may name these.
-const GROUND: [&str; 11] = [
+const GROUND: [&str; 12] = [
     "bounds",
     "error",
     "expired",
@@ -35,7 +35,7 @@ fn layer_of(name: &str) -> Option<&'static str> {
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("bounds", &[]),
     ("hash", &[]),
     ("list", &[]),

@@ -90,17 +90,23 @@ fn a_hello_of_a_copy_is_told_and_its_link_is_no_start_of_a_member() {
     }
 }
 
+/// A linked copy that has looked back at an earlier writer with this id.
+fn copy_that_looks_back(byte: u8) -> End {
+    let mut end = copy();
+    end.link(1, id(100));
+    let mut it = aside(None, 1);
+    it.writer = id(byte);
+    end.replica.rejoin.keep_earlier(it);
+    let End { replica, sync, now } = &mut end;
+    sync.look_back(*now, replica).unwrap();
+    end
+}
+
 /// The original may still write under its writers, and makes their transactions again itself.
 #[test]
 fn a_copy_has_no_writer_of_its_original_ended() {
     for (byte, links) in [(7, vec![]), (6, vec![Link(1)])] {
-        let mut end = copy();
-        end.link(1, id(100));
-        let mut it = aside(None, 1);
-        it.writer = id(byte);
-        end.replica.rejoin.keep_earlier(it);
-        let End { replica, sync, now } = &mut end;
-        sync.look_back(*now, replica).unwrap();
+        let mut end = copy_that_looks_back(byte);
         assert_eq!(end.asked(), links, "{byte}");
     }
 }
@@ -108,13 +114,8 @@ fn a_copy_has_no_writer_of_its_original_ended() {
 #[test]
 fn a_copy_makes_nothing_of_its_original_again() {
     for (byte, value) in [(7, None), (6, Some(5))] {
-        let mut end = copy();
-        end.link(1, id(100));
-        let mut it = aside(None, 1);
-        it.writer = id(byte);
-        end.replica.rejoin.keep_earlier(it);
+        let mut end = copy_that_looks_back(byte);
         let End { replica, sync, now } = &mut end;
-        sync.look_back(*now, replica).unwrap();
         sync.earlier_ended(Link(1), id(byte), Last::Nothing);
         sync.make_again(*now, replica, id(9));
         assert_eq!(end.replica.value("key"), value, "{byte}");
