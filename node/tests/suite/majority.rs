@@ -185,6 +185,38 @@ fn one_of_three_is_dead_and_both_others_restart() {
     }
 }
 
+/// A guest of the member that is left is gone without a word, and had not seen the latest changes. The restarted
+/// member must not wait until the guest is given up.
+#[test]
+#[ignore = "an open fault: a start waits for acknowledgements, and these wait for guests that are gone"]
+fn a_guest_that_is_gone_does_not_hold_up_a_restarted_member() {
+    let mut nodes = members(3);
+    let mut guest = Node::start(
+        &peers_of(&[&nodes[0]])
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    );
+    guest.add("likes", 1);
+    let home = eventually("the guest is attached", || {
+        let is_home = |node: &Node| {
+            let members = node.get(&format!("{SPACE}/members")).1;
+            members["attached_count"] == 1
+        };
+        nodes.iter().position(is_home)
+    });
+    for _ in 0..5 {
+        nodes[home].add("others", 1);
+        guest.add("likes", 1);
+    }
+    guest.kill();
+    let (dead, restarted) = ((home + 1) % 3, (home + 2) % 3);
+    nodes[dead].kill();
+    end(&mut nodes[restarted], End::Killed);
+    start_again(&mut nodes, &[restarted], &[dead]);
+    soon("a quorum write", writes(&nodes[restarted], "written"));
+}
+
 #[test]
 fn two_of_five_are_dead_and_the_others_restart() {
     let mut nodes = members(5);
