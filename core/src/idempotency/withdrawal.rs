@@ -7,6 +7,7 @@ use crate::layers::State;
 use crate::membership::Membership;
 use crate::message::KeyedAdd;
 use crate::once::Once;
+use crate::sort::sort_by_key;
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
@@ -133,7 +134,7 @@ impl IdempotencyLog {
             let it = self.at(*place);
             (it.once, state.id(it.writer), it.clock)
         };
-        places.sort_unstable_by_key(rank);
+        sort_by_key(&mut places, rank);
         let mut before = None;
         places.retain(|place| {
             let it = self.at(*place);

@@ -7,6 +7,7 @@ use super::Membership;
 use crate::bounds::RETURNS_MAX;
 use crate::layers::{GUESTS, Optional, State};
 use crate::message::Message;
+use crate::sort::sort;
 use crate::state::page::OWN;
 use crate::state::slot::{Stamp, absorption};
 use crate::writer_id::WriterId;
@@ -149,11 +150,11 @@ impl Membership {
         table.returned.extend(fresh.iter().map(|it| it.0));
         table.remembered += fresh.len() as u64;
         table.returns.extend(fresh);
-        table.returns.sort_unstable_by_key(|it| it.0);
+        sort(&mut table.returns);
         let more = table.returns.len().saturating_sub(RETURNS_MAX);
         if more > 0 {
             let mut oldest: Vec<WriterId> = table.returned.drain(..more).collect();
-            oldest.sort_unstable();
+            sort(&mut oldest);
             let is_oldest = |writer: &WriterId| oldest.binary_search(writer).is_ok();
             table.returns.retain(|it| !is_oldest(&it.0));
             table.gaps = true;

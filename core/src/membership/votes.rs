@@ -16,6 +16,7 @@ use crate::bounds::MEMBERS_MAX;
 use crate::error::{Error, MemberError, detail};
 use crate::layers::{Optional, State};
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Statement, Vote};
+use crate::sort::sort;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use alloc::boxed::Box;
@@ -210,7 +211,7 @@ impl Membership {
 /// [`MemberError::MembersFull`] if it is empty or too long.
 pub(crate) fn checked(members: &[Owner]) -> Result<Vec<Owner>, Error> {
     let mut members = members.to_vec();
-    members.sort_unstable();
+    sort(&mut members);
     members.dedup();
     match members.is_empty() || members.len() > MEMBERS_MAX {
         true => Err(MemberError::MembersFull {

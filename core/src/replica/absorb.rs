@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::layers::Quota;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{Retired, Statement};
+use crate::sort::sort;
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
@@ -148,7 +149,7 @@ impl MembersMut<'_> {
                 moves.extend(amount.map(|amount| (*writer, at, amount)));
             }
         }
-        moves.sort_unstable();
+        sort(&mut moves);
         let mut misfits = Vec::new();
         for of_one in moves.chunk_by(|a, b| a.0 == b.0) {
             let mut of_one_fit = of_one.iter();

@@ -228,7 +228,8 @@ impl<I: KeyIndex> State<I> {
             None => self.numbers.iter().for_each(|it| take(it.0, it.1)),
             Some(mut few) => {
                 few.extend(named.few().unwrap_or_default());
-                few.sort_unstable_by_key(|number| self.ids[*number as usize]);
+                let id = |number: u32| self.ids[number as usize];
+                sort_by(&mut few, &|a, b| id(a).cmp(&id(b)));
                 few.dedup();
                 // A number that is no longer assigned may be among those that were set.
                 let known = |it: &u32| self.numbers.get(&self.ids[*it as usize]) == Some(*it);

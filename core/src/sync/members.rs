@@ -17,6 +17,7 @@ use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Owner};
 use crate::replica::{Mark, Replica};
+use crate::sort::sort;
 use crate::wire::Last;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -205,7 +206,7 @@ impl SyncMachine {
                 linked.push((owner, peer.level));
             }
         }
-        linked.sort_unstable();
+        sort(&mut linked);
         linked.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             kept.1 &= next.1 || !same;

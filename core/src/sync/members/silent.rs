@@ -2,6 +2,7 @@
 
 use crate::layers::Optional;
 use crate::replica::Replica;
+use crate::sort::sort;
 use crate::sync::{Millis, SyncMachine};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -23,7 +24,7 @@ impl SyncMachine {
             .open_sessions()
             .filter_map(|peer| self.writer_of(peer.link));
         let mut linked: Vec<WriterId> = linked.collect();
-        linked.sort_unstable();
+        sort(&mut linked);
         let is_linked = |writer: &WriterId| linked.binary_search(writer).is_ok();
         let behind = |(writer, far, level): (WriterId, u64, bool)| {
             let is_behind = !level || !is_linked(&writer);
@@ -34,7 +35,7 @@ impl SyncMachine {
             .levels(&replica.state)
             .filter_map(behind)
             .collect();
-        behind.sort_unstable();
+        sort(&mut behind);
         // Both ascend by writer.
         let before = self.guests.update(|it| core::mem::take(&mut it.silent));
         let mut before = before.into_iter().flatten().peekable();

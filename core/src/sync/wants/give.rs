@@ -3,6 +3,7 @@
 use super::share::Case;
 use super::{StockId, SyncMachine};
 use crate::replica::Replica;
+use crate::sort::sort;
 use crate::sync::{Link, Millis};
 use crate::wire::{Body, Digests, Want};
 use crate::writer_id::WriterId;
@@ -51,7 +52,7 @@ impl Gifts {
         if self.last.len() > GIVEN_MAX {
             // The oldest gifts have probably arrived.
             let mut clocks: alloc::vec::Vec<u64> = self.last.values().copied().collect();
-            clocks.sort_unstable();
+            sort(&mut clocks);
             let middle = clocks[clocks.len() / 2];
             self.last.retain(|_, clock| *clock > middle);
         }

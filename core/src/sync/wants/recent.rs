@@ -3,6 +3,7 @@
 use super::StockId;
 use crate::ledger::Stock;
 use crate::ledger::period::lasting_name;
+use crate::sort::sort;
 use crate::sync::Millis;
 use alloc::collections::BTreeMap;
 
@@ -77,7 +78,7 @@ impl Recent {
     /// Forgets at least half of the stocks, those with the smallest use.
     fn shrink(&mut self, now: Millis) {
         let mut amounts: alloc::vec::Vec<u64> = self.of.values().map(|it| it.now(now)).collect();
-        amounts.sort_unstable();
+        sort(&mut amounts);
         let least = amounts[amounts.len() / 2];
         self.of.retain(|_, it| it.now(now) > least);
     }
