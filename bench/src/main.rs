@@ -1,6 +1,6 @@
 //! Figures of the core, of the Redis protocol, of HTTP and of stores, beside the floors and peers that
-//! they are judged against, in one run; what a mesh of nodes costs; budgets beside PostgreSQL; and a
-//! node whose bounds are full beside an empty one.
+//! they are judged against, in one run; what a mesh of nodes costs; budgets beside PostgreSQL; a node
+//! whose bounds are full beside an empty one; and many pages at one node.
 
 mod alloc;
 mod core_bench;
@@ -17,6 +17,7 @@ mod resp_bench;
 mod resp_client;
 #[cfg(feature = "stores")]
 mod store_bench;
+mod visitors_bench;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
@@ -31,12 +32,13 @@ struct Args {
     /// Which figures
     #[arg(value_enum, default_value_t = What::Core)]
     what: What,
-    /// The program `tallymesh`, for the Redis protocol, HTTP, the mesh, budgets and full nodes
+    /// The program `tallymesh`, for the Redis protocol, HTTP, the mesh, budgets, full nodes and visitors
     #[arg(long, default_value = "target/release/tallymesh")]
     node: PathBuf,
     /// Only these parts: of core add, merge, size, counts; of resp speed, memory, gossip, reopen; of http
     /// add; of store commits, reading; of mesh idle, changes, converge, curve,
-    /// liveness; of postgres spends, cashback; of full open, members
+    /// liveness; of postgres spends, cashback; of full open, members; of visitors
+    /// together, click, connected, steady, nodes, workers, fresh, crowd, passing
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The program whose instructions are counted (core only); `cargo xtask` builds and names it
@@ -61,6 +63,8 @@ struct Args {
     /// Seconds that each measurement takes (full only)
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    #[command(flatten)]
+    visitors: visitors_bench::Args,
     /// Print JSON (core only)
     #[arg(long)]
     json: bool,
@@ -87,6 +91,8 @@ enum What {
     Postgres,
     /// A node whose bounds are full, beside an empty one
     Full,
+    /// Many pages at one node, beside y-websocket and a broadcast server
+    Visitors,
 }
 
 fn main() -> Result<()> {
@@ -153,6 +159,13 @@ fn main() -> Result<()> {
             };
             full_bench::run(&plan, &only, &sections(&args))
         }
+        What::Visitors => {
+            let mut only = parts(&args.only, &visitors_bench::SECTIONS)?;
+            only.retain(|it| *it != visitors_bench::PASSING || args.visitors.long);
+            anyhow::ensure!(!only.is_empty(), "`passing` takes long: add --long");
+            let plan = visitors_bench::Plan::new(&args.node, &args.visitors, args.quick)?;
+            visitors_bench::run(&plan, &only, &sections(&args))
+        }
         #[cfg(feature = "stores")]
         What::Store => {
             let only = parts(&args.only, &store_bench::SECTIONS)?;
@@ -197,10 +210,11 @@ fn sections(args: &Args) -> report::Sections {
     let quick = if args.quick { " --quick" } else { "" };
     let seconds = args.seconds.map(|it| format!(" --seconds {it}"));
     let seconds = seconds.unwrap_or_default();
-    let command = format!(
-        "cargo xtask bench -- {what} --rounds {}{quick}{seconds}",
-        args.rounds
-    );
+    let options = match args.what {
+        What::Visitors => args.visitors.shown(),
+        _ => format!(" --rounds {}", args.rounds),
+    };
+    let command = format!("cargo xtask bench -- {what}{options}{quick}{seconds}");
     report::Sections {
         file: args.report.clone(),
         made_by: tallymesh_reports::made_by(&command, true),
