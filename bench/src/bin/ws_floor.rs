@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use axum::routing::get;
+use axum::serve::ListenerExt as _;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,11 +30,12 @@ struct Floor {
 }
 
 async fn upgrade(State(floor): State<Arc<Floor>>, upgrade: WebSocketUpgrade) -> Response {
+    // Before the page is told that its socket is open: it misses nothing from then on.
+    let inbox = floor.messages.subscribe();
     upgrade
         .read_buffer_size(READ_BYTES)
         .on_upgrade(move |socket| async move {
             let number = floor.sockets.fetch_add(1, Ordering::Relaxed);
-            let inbox = floor.messages.subscribe();
             serve(number, socket, &floor.messages, inbox).await;
         })
 }
@@ -82,6 +84,11 @@ fn main() -> std::io::Result<()> {
         let router = Router::new()
             .route("/v1/spaces/{space}/sync", get(upgrade))
             .with_state(floor);
+        let listener = listener.tap_io(|stream| {
+            // So no message waits for the acknowledgement of the one before. An error means that the socket is
+            // closed already.
+            let _ = stream.set_nodelay(true);
+        });
         axum::serve(listener, router).await
     })
 }
