@@ -157,7 +157,9 @@ pub(crate) fn run(plan: &Plan<'_>, only: &[&str], report: &Sections) -> Result<(
             "crowd" => coming::crowd(plan)?,
             _ => passing::run(plan)?,
         };
-        report.put(section, &text)?;
+        // Each kind of space has blocks of its own.
+        let space = if plan.args.open { "-open" } else { "" };
+        report.put(&format!("{section}{space}"), &text)?;
     }
     Ok(())
 }

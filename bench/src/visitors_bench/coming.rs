@@ -1,6 +1,7 @@
 //! Pages that come and go: how soon a fresh one counts, and what the others receive for it.
 
 use super::Plan;
+use super::crowd::Crowd;
 use super::servers::Who;
 use super::table::{Measure, aim, head, plain, table};
 use anyhow::Result;
@@ -61,7 +62,7 @@ pub(super) fn fresh(plan: &Plan<'_>) -> Result<String> {
 pub(super) fn crowd(plan: &Plan<'_>) -> Result<String> {
     let come = plan.args.links;
     let (there, go) = ((come * 3 / 10).max(1), come / 5);
-    let found = plan.each(&Who::ALL, there + come, |stage, found| {
+    let found = plan.each(&[Who::Ours, Who::Yjs], there + come, |stage, found| {
         stage.fill(there)?;
         stage.add_all()?;
         stage.quiet()?;
@@ -76,7 +77,7 @@ pub(super) fn crowd(plan: &Plan<'_>) -> Result<String> {
         for page in &leavers {
             stage.crowd.add(*page)?;
         }
-        stage.until("agree", |it| it.agreeing())?;
+        stage.until("agree", Crowd::agreeing)?;
         if !stage.quiet()? {
             found
                 .notes

@@ -84,9 +84,15 @@ pub(super) fn table(pages: usize, measures: &[Measure], found: &[(Who, Found)]) 
     );
     for (at, measure) in measures.iter().enumerate() {
         let target = measure.target.map_or(String::new(), |(most, of)| {
-            format!("{} {} at {}", number(most), measure.unit, number(of as f64))
+            let unit = after(" ", measure.unit);
+            format!("{}{unit} at {}", number(most), number(of as f64))
         });
-        let _ = write!(text, "| {}, {} | {target} |", measure.name, measure.unit);
+        let _ = write!(
+            text,
+            "| {}{} | {target} |",
+            measure.name,
+            after(", ", measure.unit)
+        );
         for (_, found) in found {
             let _ = write!(text, " {} |", found.cell(at));
         }
@@ -106,6 +112,14 @@ pub(super) fn table(pages: usize, measures: &[Measure], found: &[(Who, Found)]) 
         }
     }
     text
+}
+
+/// A unit after what separates it, or nothing where there is no unit.
+fn after(gap: &str, unit: &str) -> String {
+    match unit {
+        "" => String::new(),
+        unit => format!("{gap}{unit}"),
+    }
 }
 
 /// A figure that is met with fewer pages than its target speaks of proves nothing.

@@ -24,7 +24,7 @@ const AFTER: Duration = Duration::from_secs(10);
 /// A worker that failed begins a new link after this time.
 const RETRY: Duration = Duration::from_millis(50);
 /// The node is killed so long after the workers have begun.
-const KILLED_AFTER: Duration = Duration::from_millis(100);
+const KILLED_AFTER: Duration = Duration::from_millis(5);
 /// Where a frame has its kind, and the kinds that bring what was counted: Delta and Push (docs/protocol.md).
 const KIND_AT: usize = 3;
 const BRINGS: [u8; 2] = [4, 6];
