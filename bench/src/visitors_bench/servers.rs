@@ -315,8 +315,7 @@ fn spawn(
                 .arg(folder.join("data"))
                 .args(["--listen", "/ip4/127.0.0.1/tcp/0", "--ready-file"])
                 .arg(folder.join(READY_FILE))
-                .args(["--http-clients", &places(links).max(4_096).to_string()])
-                .args(["--durability", "interval:1s"]);
+                .args(["--http-clients", &places(links).max(4_096).to_string()]);
             for peer in peers {
                 command.args(["--peer", peer]);
             }
