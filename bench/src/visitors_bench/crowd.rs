@@ -204,6 +204,10 @@ impl Crowd {
         self.agreeing
     }
 
+    pub(super) fn is_online(&self, at: usize) -> bool {
+        self.seats[at].is_online
+    }
+
     /// Whether a page has a socket that the server has accepted.
     pub(super) fn is_up(&self, at: usize) -> bool {
         self.seats[at].is_up
