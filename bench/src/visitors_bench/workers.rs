@@ -15,7 +15,7 @@ use tallymesh_core::{
 };
 
 const SESSION: &str = "tallymesh-session";
-/// How long a request waits for frames, in milliseconds.
+/// How long a request waits for frames at most, in milliseconds.
 const WAIT_MS: u64 = 100;
 /// A worker lives so long.
 const LIVES: Duration = Duration::from_secs(1);
@@ -223,7 +223,12 @@ impl Worker {
                 _ => {}
             }
         }
-        let wait = if body.is_empty() { WAIT_MS } else { 0 };
+        let now = self.began.elapsed().as_millis() as Millis;
+        let due = self.sync.next_deadline().unwrap_or(Millis::MAX);
+        let wait = match body.is_empty() {
+            true => WAIT_MS.min(due.saturating_sub(now)),
+            false => 0,
+        };
         let url = format!(
             "http://{}/v1/spaces/default/sync?wait_ms={wait}",
             self.address
