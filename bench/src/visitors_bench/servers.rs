@@ -17,6 +17,8 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// How often it is looked whether it is there.
 const POLL: Duration = Duration::from_millis(10);
 const SPACE: &str = "/v1/spaces/default";
+/// How the variables begin that cargo sets for a program that it runs.
+const OF_RUN: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 /// The file that a server writes its address to.
 const READY_FILE: &str = "ready.json";
 /// The folder of the npm packages, from the root of the repository.
@@ -60,6 +62,13 @@ impl Programs {
                 ("tallymesh-bench", vec!["--bin", "ws_floor"]),
             ] {
                 let mut build = Command::new(&cargo);
+                // What cargo sets for this program would have the libraries of others built again.
+                for (name, _) in std::env::vars_os() {
+                    let bytes = name.as_encoded_bytes();
+                    if OF_RUN.iter().any(|it| bytes.starts_with(it.as_bytes())) {
+                        build.env_remove(&name);
+                    }
+                }
                 build.args(["build", "--release", "--package", package]);
                 let built = build.args(which).status()?;
                 anyhow::ensure!(built.success(), "{package} was not built: {built}");
