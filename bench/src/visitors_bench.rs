@@ -18,13 +18,15 @@ mod table;
 mod together;
 mod workers;
 
+use crate::measure::cpu_seconds;
 use crate::report::Sections;
 use anyhow::Result;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use servers::{Programs, Who};
 use stage::Stage;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use table::Found;
 
 /// The rows, in the order in which they run.
@@ -124,7 +126,12 @@ impl<'a> Plan<'a> {
         for &who in who.iter().filter(|who| self.programs.has(**who)) {
             tell(&format!("{links} pages at {}", who.name()));
             let mut stage = Stage::start(self, who, links)?;
-            all.push((who, Found::of(|found| measure(&mut stage, found))?));
+            let (begun, before) = (Instant::now(), cpu_seconds(process::id())?);
+            let mut found = Found::of(|found| measure(&mut stage, found))?;
+            let cores = (cpu_seconds(process::id())? - before) / begun.elapsed().as_secs_f64();
+            // If that is near 1, the times are those of the load process.
+            found.note(format!("the load process had {cores:.2} of a core in all"));
+            all.push((who, found));
         }
         Ok(all)
     }

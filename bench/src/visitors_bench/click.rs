@@ -37,9 +37,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
         // Each of them is a writer from here on.
         stage.add_all()?;
         if !stage.quiet()? {
-            found
-                .notes
-                .push("the pages were not quiet before the clicks".into());
+            found.note("the pages were not quiet before the clicks".into());
         }
         let pages: Vec<usize> = stage.crowd.numbers().collect();
         let idle = received(stage, &pages, watched, |_| Ok(()))?;

@@ -79,9 +79,7 @@ pub(super) fn crowd(plan: &Plan<'_>) -> Result<String> {
         }
         stage.until("agree", Crowd::agreeing)?;
         if !stage.quiet()? {
-            found
-                .notes
-                .push("the pages were not quiet before some of them went".into());
+            found.note("the pages were not quiet before some of them went".into());
         }
         let before = stage.crowd.received(&stay);
         for page in leavers {

@@ -119,7 +119,7 @@ fn measure(plan: &Plan<'_>, stage: &mut Stage<'_>, found: &mut Found) -> Result<
     if unsure + refused == 0 {
         stage.check()?;
     } else {
-        found.notes.push(
+        found.note(
             "a click that is not acknowledged may be lost with its page, so the sum was not checked".into(),
         );
     }

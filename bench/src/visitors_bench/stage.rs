@@ -12,6 +12,8 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The load process may have so many times the memory that a server may.
+const OWN_TIMES: u64 = 4;
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a node counts after all have clicked before it is killed.
@@ -94,7 +96,7 @@ impl<'a> Stage<'a> {
             crowd: Crowd::new()?,
             watch: Watch {
                 server_max: plan.args.memory_mib << 20,
-                own_max: 4 * plan.args.memory_mib << 20,
+                own_max: (OWN_TIMES * plan.args.memory_mib) << 20,
                 peak: 0,
                 looked: Instant::now(),
             },

@@ -4,6 +4,7 @@ use super::Plan;
 use super::servers::Who;
 use super::stage::Stage;
 use super::table::{Measure, aim, head, plain, table};
+use crate::measure::cpu_seconds;
 use crate::random::Random;
 use anyhow::Result;
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ const CONNECTED: [Measure; 4] = [
     plain("`kill -9` after a click: until all agree", "s"),
 ];
 
-const STEADY: [Measure; 5] = [
+const STEADY: [Measure; 6] = [
     aim("a click is seen by all, p99", 400.0, "ms", 10_000),
     plain("the same, median", "ms"),
     aim(
@@ -30,6 +31,7 @@ const STEADY: [Measure; 5] = [
         "cores",
         10_000,
     ),
+    plain("the load process's processor time, of one core", "cores"),
     plain("received by each, a second", "B"),
     plain("`kill -9` amid clicks: until all agree", "s"),
 ];
@@ -58,20 +60,21 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
         stage.fill(links)?;
         stage.quiet()?;
         let pages: Vec<usize> = stage.crowd.numbers().collect();
-        let (before, cpu) = (
-            stage.crowd.received(&pages),
-            stage.servers[0].cpu_seconds()?,
-        );
+        let before = stage.crowd.received(&pages);
+        let cpu = stage.servers[0].cpu_seconds()?;
+        let own = cpu_seconds(std::process::id())?;
         let begun = Instant::now();
         let mut took = clicks(stage, &pages, time)?;
         let seconds = begun.elapsed().as_secs_f64();
         let cpu = stage.servers[0].cpu_seconds()? - cpu;
+        let own = cpu_seconds(std::process::id())? - own;
         let received = (stage.crowd.received(&pages) - before) as f64;
         took.sort_by(f64::total_cmp);
         let at = |part: usize| took[(took.len() * part / 100).min(took.len() - 1)];
         found.put(at(99));
         found.put(at(50));
         found.put(cpu / seconds);
+        found.put(own / seconds);
         found.put(received / pages.len() as f64 / seconds);
         stage.check()?;
         if stage.is_ours() {

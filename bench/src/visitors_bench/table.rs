@@ -42,13 +42,18 @@ pub(super) const fn aim(
 pub(super) struct Found {
     figures: Vec<f64>,
     stopped: Option<String>,
-    pub(super) notes: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Found {
     /// Notes the next figure.
     pub(super) fn put(&mut self, figure: f64) {
         self.figures.push(figure);
+    }
+
+    /// Adds a line after the table.
+    pub(super) fn note(&mut self, note: String) {
+        self.notes.push(note);
     }
 
     /// Measures, and takes note if that stopped at a bound.
