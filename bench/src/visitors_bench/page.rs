@@ -20,6 +20,9 @@ const DOMAIN: &[u8] = b"tallymesh-link-1";
 /// More than any delay after which the sync machine pushes, in milliseconds.
 const PUSHED_BY_MS: Millis = 1_000;
 
+/// The least time between two looks at its duties, in milliseconds: the machine asks for about a second.
+const TEND_MS: Millis = 1_000;
+
 /// A replica in a page.
 pub(super) struct Page {
     replica: Replica,
@@ -33,6 +36,8 @@ pub(super) struct Page {
     /// Whether the present link is open to the machine.
     is_linked: bool,
     outputs: VecDeque<Message>,
+    /// When its duties are due again.
+    tend_at: Millis,
     /// The value at the last look, or `None` if it has changed since.
     value: Option<i128>,
 }
@@ -62,6 +67,7 @@ impl Page {
             links: 0,
             is_linked: false,
             outputs: VecDeque::new(),
+            tend_at: 0,
             value: None,
         }
     }
@@ -160,6 +166,10 @@ impl Client for Page {
 
     fn tick(&mut self, now: Millis) {
         self.input(now, Input::Tick);
+        if now < self.tend_at {
+            return;
+        }
+        self.tend_at = now + TEND_MS;
         let kept = self.replica.mark();
         // A page makes no transaction of its own here, and so none that fails.
         let _ = self.sync.tend(now, &mut self.replica, &kept);
