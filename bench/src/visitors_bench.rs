@@ -27,7 +27,7 @@ use stage::Stage;
 use std::path::Path;
 use std::process;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use table::Figures;
+use table::Column;
 
 /// The rows, in the order in which they run.
 pub(crate) const SECTIONS: [&str; 9] = [
@@ -120,14 +120,14 @@ impl<'a> Plan<'a> {
         &self,
         who: &[Who],
         links: usize,
-        measure: impl Fn(&mut Stage<'_>, &mut Figures) -> Result<()>,
-    ) -> Result<Vec<(Who, Figures)>> {
+        measure: impl Fn(&mut Stage<'_>, &mut Column) -> Result<()>,
+    ) -> Result<Vec<(Who, Column)>> {
         let mut all = Vec::new();
         for &who in who.iter().filter(|who| self.programs.has(**who)) {
             tell(&format!("{links} pages at {}", who.name()));
             let mut stage = Stage::start(self, who, links)?;
             let (begun, before) = (Instant::now(), cpu_seconds(process::id())?);
-            let mut found = Figures::of(|found| measure(&mut stage, found))?;
+            let mut found = Column::of(|found| measure(&mut stage, found))?;
             let cores = (cpu_seconds(process::id())? - before) / begun.elapsed().as_secs_f64();
             // If that is near 1, the times are those of the load process.
             found.note(format!("the load process had {cores:.2} of a core in all"));

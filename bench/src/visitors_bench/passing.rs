@@ -2,7 +2,7 @@
 
 use super::servers::Who;
 use super::stage::Stage;
-use super::table::{Figures, Measure, aim, head, plain, table};
+use super::table::{Column, Measure, aim, head, plain, table};
 use super::{Plan, tell};
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
     Ok(head(plan, visitors, &text) + &table(visitors, &MEASURES, &found))
 }
 
-fn measure(plan: &Plan<'_>, stage: &mut Stage<'_>, found: &mut Figures) -> Result<()> {
+fn measure(plan: &Plan<'_>, stage: &mut Stage<'_>, found: &mut Column) -> Result<()> {
     let (visitors, rate) = (plan.args.visitors, plan.args.rate);
     let disk = stage.servers[0].disk_bytes()?;
     let begun = Instant::now();

@@ -39,13 +39,13 @@ pub(super) const fn aim(
 
 /// What was found of one server: the figures in the order of the measures, and why there are no more.
 #[derive(Default)]
-pub(super) struct Figures {
+pub(super) struct Column {
     figures: Vec<f64>,
     stopped: Option<String>,
     notes: Vec<String>,
 }
 
-impl Figures {
+impl Column {
     /// Notes the next figure.
     pub(super) fn put(&mut self, figure: f64) {
         self.figures.push(figure);
@@ -57,8 +57,8 @@ impl Figures {
     }
 
     /// Measures, and takes note if that stopped at a bound.
-    pub(super) fn of(measure: impl FnOnce(&mut Figures) -> Result<()>) -> Result<Figures> {
-        let mut found = Figures::default();
+    pub(super) fn of(measure: impl FnOnce(&mut Column) -> Result<()>) -> Result<Column> {
+        let mut found = Column::default();
         if let Err(error) = measure(&mut found) {
             let stopped = error.downcast::<Stopped>()?;
             found.stopped = Some(stopped.0);
@@ -76,7 +76,7 @@ impl Figures {
 }
 
 /// The table, with `pages` for what size it was measured.
-pub(super) fn table(pages: usize, measures: &[Measure], found: &[(Who, Figures)]) -> String {
+pub(super) fn table(pages: usize, measures: &[Measure], found: &[(Who, Column)]) -> String {
     let mut text = String::from("| | target |");
     for (who, _) in found {
         // Writing to a string does not fail.
@@ -128,7 +128,7 @@ fn after(gap: &str, unit: &str) -> String {
 }
 
 /// A figure that is met with fewer pages than its target speaks of proves nothing.
-fn verdict(pages: usize, measure: &Measure, found: &Figures, at: usize) -> &'static str {
+fn verdict(pages: usize, measure: &Measure, found: &Column, at: usize) -> &'static str {
     let Some((most, of)) = measure.target else {
         return "";
     };
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_target_is_met_only_at_its_size() {
         let measures = [aim("first", 2.0, "s", 1_000), aim("again", 2.0, "s", 1_000)];
-        let found = Figures::of(|found| {
+        let found = Column::of(|found| {
             found.put(1.0);
             anyhow::bail!(Stopped("60 s: 3 of 9 agree".into()))
         });
@@ -198,7 +198,7 @@ mod tests {
             "{small}"
         );
         assert!(table(1_000, &measures, &found).contains("| 1 | met |"));
-        assert!(Figures::of(|_| anyhow::bail!("wrong")).is_err());
+        assert!(Column::of(|_| anyhow::bail!("wrong")).is_err());
     }
 
     #[test]
