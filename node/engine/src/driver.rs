@@ -301,6 +301,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
     let writers: OwnWriters = spaces.iter().map(OpenSpace::writer).collect();
     let (writers, writer_news) = watch::channel(writers);
     let mut spaces = Spaces::new(spaces);
+    spaces.set_clock(start.clock.clone());
     let interval =
         (DIGEST_MS * spaces.in_use().count() as u32).max(SyncConfig::default().interval_ms);
     for space in spaces.iter_mut() {
@@ -413,7 +414,7 @@ impl Driver {
             self.half_changed = HalfChanged::later(self.half_changed, clients.half_changed());
         }
         self.check_whole()?;
-        self.delete_expired(wall);
+        self.delete_expired();
         for space in self.spaces.begun() {
             self.use_space(space);
         }
@@ -426,10 +427,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Deletes the counters that have expired at `wall`, in milliseconds since 1970.
-    fn delete_expired(&mut self, wall: u64) {
+    /// Ends the counters that have expired by the clock of their space.
+    fn delete_expired(&mut self) {
         self.spaces.for_each_awake(|space| {
-            let expired = space.delete_expired(wall);
+            let expired = space.delete_expired(space.time());
             self.metrics.expired(expired);
             if expired > 0 {
                 self.gate.touch();

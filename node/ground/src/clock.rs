@@ -1,9 +1,10 @@
-//! The wall clock, by which counters expire.
+//! The wall clock, by which counters expire, and those of linked nodes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// For tests: the path of a file with a number, the milliseconds by which the clock is ahead. A
@@ -15,20 +16,54 @@ pub const TEST_CLOCK: &str = "TALLYMESH_TEST_CLOCK";
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
 /// A wall clock. The real one may jump both ways, and so may a test's.
+///
+/// It also has how far the clocks of linked nodes are ahead. All clones share that.
 #[derive(Clone)]
 pub struct WallClock {
     now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Milliseconds, by the public key of each node's owner.
+    ahead: Arc<Mutex<BTreeMap<[u8; 32], i64>>>,
 }
 
 impl WallClock {
     /// A clock that asks `now` for the milliseconds since 1970.
     pub fn new(now: impl Fn() -> u64 + Send + Sync + 'static) -> WallClock {
-        WallClock { now: Arc::new(now) }
+        WallClock {
+            now: Arc::new(now),
+            ahead: Arc::default(),
+        }
     }
 
     /// Milliseconds since 1970.
     pub fn now(&self) -> u64 {
         (self.now)()
+    }
+
+    /// Records how many milliseconds the clock of a linked node is ahead of this one.
+    pub fn note_peer(&self, owner: [u8; 32], ahead_ms: i64) {
+        self.peers().insert(owner, ahead_ms);
+    }
+
+    /// Forgets the clock of a node that is no longer linked.
+    pub fn forget_peer(&self, owner: &[u8; 32]) {
+        self.peers().remove(owner);
+    }
+
+    /// How many milliseconds the median of some clocks is ahead of this one. `counts` accepts the owners of
+    /// linked nodes. This clock counts, too, if `own` is set. Of two clocks in the middle, it is the one that is
+    /// behind, because then a counter lives longer. Without any clock it is 0.
+    pub fn median_ahead(&self, own: bool, counts: impl Fn(&[u8; 32]) -> bool) -> i64 {
+        let peers = self.peers();
+        let counted = peers.iter().filter(|(owner, _)| counts(owner));
+        let mut ahead: Vec<i64> = counted.map(|(_, ahead)| *ahead).collect();
+        ahead.extend(own.then_some(0));
+        ahead.sort_unstable();
+        let middle = ahead.len().saturating_sub(1) / 2;
+        ahead.get(middle).copied().unwrap_or(0)
+    }
+
+    fn peers(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], i64>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This clock, shifted by the number of milliseconds in a file, which may change at any time.
@@ -102,6 +137,37 @@ mod tests {
             fs::write(&file, text).unwrap();
             assert_eq!(clock().now(), now, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_median_is_that_of_the_linked_clocks_that_count() {
+        let clock = WallClock::new(|| 1_000);
+        let all = |_: &[u8; 32]| true;
+        assert_eq!(
+            (
+                clock.median_ahead(true, all),
+                clock.median_ahead(false, all)
+            ),
+            (0, 0)
+        );
+        let other = clock.clone();
+        other.note_peer([1; 32], 7_000);
+        // Of two clocks, the one that is behind counts.
+        assert_eq!(
+            (
+                clock.median_ahead(true, all),
+                clock.median_ahead(false, all)
+            ),
+            (0, 7_000)
+        );
+        other.note_peer([2; 32], 9_000);
+        assert_eq!(clock.median_ahead(true, all), 7_000);
+        assert_eq!(clock.median_ahead(true, |owner| owner[0] == 2), 0);
+        other.note_peer([1; 32], -3_000);
+        other.note_peer([2; 32], -5_000);
+        assert_eq!(clock.median_ahead(true, all), -3_000);
+        other.forget_peer(&[1; 32]);
+        assert_eq!(clock.median_ahead(true, all), -5_000);
     }
 
     #[test]

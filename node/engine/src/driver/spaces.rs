@@ -10,6 +10,7 @@ use crate::access::{Authorities, Authority};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Index, IndexMut};
 use tallymesh_core::{Snapshot, Space};
+use tallymesh_node_ground::clock::WallClock;
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{Sizes, SpaceId};
 use tallymesh_node_store::Record;
@@ -37,6 +38,8 @@ pub struct Spaces {
     expiries: BTreeSet<(u64, usize)>,
     /// The wall clock of the present batch, in milliseconds since 1970.
     unix_ms: u64,
+    /// The clocks of linked nodes.
+    clock: WallClock,
     /// Whether any Redis client subscribes to events.
     listening: bool,
 }
@@ -67,6 +70,7 @@ impl Spaces {
             deadlines: BTreeSet::new(),
             expiries: BTreeSet::new(),
             unix_ms: 0,
+            clock: WallClock::new(|| 0),
             listening: false,
             all,
         };
@@ -119,11 +123,16 @@ impl Spaces {
         awake.filter(begun).map(SpaceId).collect()
     }
 
+    /// Sets the clock that has those of linked nodes.
+    pub(super) fn set_clock(&mut self, clock: WallClock) {
+        self.clock = clock;
+    }
+
     /// Begins a batch at this time.
     pub(super) fn set_time(&mut self, unix_ms: u64) {
         self.unix_ms = unix_ms;
         for place in &self.awake {
-            self.all[*place].set_time(unix_ms);
+            self.all[*place].judge_time(unix_ms, &self.clock);
         }
     }
 
@@ -163,7 +172,7 @@ impl Spaces {
         for place in self.awake.drain(..) {
             let (state, space) = (&mut self.states[place], &self.all[place]);
             state.awake = false;
-            (state.deadline, state.expiry) = (space.next_deadline(), space.next_expiry());
+            (state.deadline, state.expiry) = (space.next_deadline(), space.next_expiry_by_wall());
             self.deadlines.extend(state.deadline.map(|at| (at, place)));
             self.expiries.extend(state.expiry.map(|at| (at, place)));
             if !std::mem::replace(&mut state.unsaved, true) {
@@ -237,7 +246,7 @@ impl Spaces {
         }
         state.awake = true;
         self.awake.push(place);
-        space.set_time(self.unix_ms);
+        space.judge_time(self.unix_ms, &self.clock);
         space.set_listening(self.listening);
     }
 }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use tallymesh_core::wire::AuditQuestion;
 use tallymesh_core::{Error, LinkError};
 use tallymesh_node_engine::network::NodeRow;
+use tallymesh_node_ground::identity::owner_of;
 
 type AuditEvent = request_response::Event<Vec<u8>, Vec<u8>>;
 type AboutEvent = request_response::Event<(), Answer>;
@@ -158,6 +159,9 @@ impl Network {
                         "its clock is {offset} ms ahead of this node's (below 0: behind), give or \
                          take {error} ms: counters expire by these clocks. Set both by NTP"
                     );
+                }
+                if let Some(owner) = owner_of(&peer) {
+                    self.clock.note_peer(owner.0, row.clock_offset_ms);
                 }
                 self.node_table.with(&peer, |node| node.about = Some(row));
             }

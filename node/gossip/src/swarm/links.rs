@@ -76,6 +76,9 @@ impl Network {
         self.redial.lost(peer, now);
         self.rights.gone(&peer);
         self.node_table.remove(&peer);
+        if let Some(owner) = owner_of(&peer) {
+            self.clock.forget_peer(&owner.0);
+        }
         self.node_infos.disconnected(&peer);
         self.relayed.disconnected(&peer);
         self.unlink(&peer, now).await;
