@@ -205,8 +205,11 @@ impl NodeInfos {
     ) -> Option<AboutRow> {
         let asked = self.close(peer, id)?;
         let told = read(&answer.bytes)?;
+        let new = Sample::of(told.clock_ms, answer);
+        // If one of both clocks was set since, the samples before that say nothing of today.
+        asked.samples.retain(|old| !new.contradicts(*old));
         asked.samples.truncate(SAMPLES - 1);
-        asked.samples.push_front(Sample::of(told.clock_ms, answer));
+        asked.samples.push_front(new);
         let best = asked.samples.iter().min_by_key(|sample| sample.took)?;
         Some(AboutRow {
             version: told.version,
@@ -284,6 +287,13 @@ impl Sample {
         }
     }
 
+    /// Whether the offset has changed surely and by more than clocks drift apart.
+    fn contradicts(self, other: Sample) -> bool {
+        let errors = self.error_ms().saturating_add(other.error_ms());
+        let changed = self.offset_ms.abs_diff(other.offset_ms);
+        changed.saturating_sub(errors) > OFFSET_MAX_MS
+    }
+
     fn error_ms(self) -> u64 {
         let half = self.took.as_micros().div_ceil(2000);
         u64::try_from(half).unwrap_or(u64::MAX).saturating_add(1)
@@ -353,6 +363,23 @@ mod tests {
             now += INTERVAL;
         }
         assert_eq!(told, [(5_040, 51), (5_000, 6), (5_000, 6), (5_000, 6)]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_known_with_the_next_answer() {
+        let mut now = Instant::now();
+        let mut node_infos = NodeInfos::new(WallClock::default(), None);
+        let peer = PeerId::random();
+        node_infos.connected(peer, now);
+        let mut told = Vec::new();
+        for (took, clock) in [(10, 7_209_995), (100, 9_950), (400, 10_700)] {
+            let id = ask(&mut node_infos, now);
+            let json = format!(r#"{{"version":"9","clock_ms":{clock},"uptime_ms":7}}"#);
+            let row = node_infos.answered(&peer, id, &answer(&json, took, 10_000));
+            told.push(row.expect("it makes sense").clock_offset_ms);
+            now += INTERVAL;
+        }
+        assert_eq!(told, [7_200_000, 0, 0]);
     }
 
     #[test]

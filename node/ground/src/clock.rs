@@ -15,14 +15,99 @@ pub const TEST_CLOCK: &str = "TALLYMESH_TEST_CLOCK";
 /// The shortest time between two reads of that file.
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
+/// A difference between clocks that is not acted on, in milliseconds. It is in the range of the error of measuring.
+const NEGLIGIBLE_MS: u64 = 100;
+
+/// How long a judgement holds by the own clock, in milliseconds, while no linked clock changes.
+const JUDGED_EACH_MS: u64 = 1_000;
+
 /// A wall clock. The real one may jump both ways, and so may a test's.
 ///
-/// It also has how far the clocks of linked nodes are ahead. All clones share that.
+/// It also has the clocks of linked nodes. All clones share those.
 #[derive(Clone)]
 pub struct WallClock {
     now: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Milliseconds, by the public key of each node's owner.
-    ahead: Arc<Mutex<BTreeMap<[u8; 32], i64>>>,
+    /// The start of the monotonic time, by which the clocks of linked nodes go on.
+    begun: Instant,
+    linked: Arc<Mutex<LinkedClocks>>,
+}
+
+/// The clocks of linked nodes.
+///
+/// Each is kept against the monotonic time, so that a step of the own wall clock does not move it.
+#[derive(Default)]
+struct LinkedClocks {
+    /// How often a clock was added, set or removed.
+    version: u64,
+    /// How far each is ahead of the monotonic time, in milliseconds, by the public key of the node's owner.
+    ahead: BTreeMap<[u8; 32], i64>,
+}
+
+impl LinkedClocks {
+    fn note(&mut self, owner: [u8; 32], ahead_ms: i64) {
+        self.version += 1;
+        self.ahead.insert(owner, ahead_ms);
+    }
+
+    fn forget(&mut self, owner: &[u8; 32]) {
+        if self.ahead.remove(owner).is_some() {
+            self.version += 1;
+        }
+    }
+
+    /// The median of the clocks whose owners `counts` accepts, and of `own`, if it is given. Of two in the middle,
+    /// it is the one that is behind, because then a counter lives longer. `None` without any clock.
+    fn median(&self, own: Option<i64>, counts: impl Fn(&[u8; 32]) -> bool) -> Option<i64> {
+        let counted = self.ahead.iter().filter(|(owner, _)| counts(owner));
+        let mut ahead: Vec<i64> = counted.map(|(_, ahead)| *ahead).chain(own).collect();
+        ahead.sort_unstable();
+        let middle = ahead.len().saturating_sub(1) / 2;
+        ahead.get(middle).copied()
+    }
+}
+
+/// The time by which a space judges expiries, against the own clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpaceClock {
+    ahead_ms: i64,
+    /// The version of the linked clocks and the own clock when this was judged.
+    judged: Option<(u64, u64)>,
+}
+
+impl SpaceClock {
+    /// Milliseconds since 1970 in the space, when the own clock shows `wall`.
+    pub fn time(&self, wall: u64) -> u64 {
+        wall.saturating_add_signed(self.ahead_ms)
+    }
+
+    /// What the own clock shows at this time of the space.
+    pub fn wall(&self, time: u64) -> u64 {
+        time.saturating_add_signed(self.ahead_ms.saturating_neg())
+    }
+
+    /// Judges again, unless the last judgement still holds. The parameters are those of
+    /// [`WallClock::median_ahead`], and `wall`, which the own clock shows.
+    pub fn judge(
+        &mut self,
+        wall: u64,
+        clock: &WallClock,
+        own: bool,
+        counts: impl Fn(&[u8; 32]) -> bool,
+    ) {
+        let version = clock.linked().version;
+        if self
+            .judged
+            .is_some_and(|(of, at)| of == version && at.abs_diff(wall) < JUDGED_EACH_MS)
+        {
+            return;
+        }
+        self.judged = Some((version, wall));
+        let ahead_ms = clock.median_ahead(own, counts);
+        // Small differences would only let the time go back now and then.
+        if ahead_ms == 0 || ahead_ms.abs_diff(self.ahead_ms) > NEGLIGIBLE_MS {
+            self.ahead_ms = ahead_ms;
+        }
+    }
 }
 
 impl WallClock {
@@ -30,7 +115,8 @@ impl WallClock {
     pub fn new(now: impl Fn() -> u64 + Send + Sync + 'static) -> WallClock {
         WallClock {
             now: Arc::new(now),
-            ahead: Arc::default(),
+            begun: Instant::now(),
+            linked: Arc::default(),
         }
     }
 
@@ -39,31 +125,35 @@ impl WallClock {
         (self.now)()
     }
 
+    /// How far this clock is ahead of the monotonic time, in milliseconds.
+    fn ahead_of_monotonic(&self) -> i64 {
+        let now = i64::try_from(self.now()).unwrap_or(i64::MAX);
+        let monotonic = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
+        now - monotonic // Neither is below 0.
+    }
+
     /// Records how many milliseconds the clock of a linked node is ahead of this one.
-    pub fn note_peer(&self, owner: [u8; 32], ahead_ms: i64) {
-        self.peers().insert(owner, ahead_ms);
+    pub fn note_linked(&self, owner: [u8; 32], ahead_ms: i64) {
+        let ahead_ms = self.ahead_of_monotonic().saturating_add(ahead_ms);
+        self.linked().note(owner, ahead_ms);
     }
 
     /// Forgets the clock of a node that is no longer linked.
-    pub fn forget_peer(&self, owner: &[u8; 32]) {
-        self.peers().remove(owner);
+    pub fn forget_linked(&self, owner: &[u8; 32]) {
+        self.linked().forget(owner);
     }
 
     /// How many milliseconds the median of some clocks is ahead of this one. `counts` accepts the owners of
     /// linked nodes. This clock counts, too, if `own` is set. Of two clocks in the middle, it is the one that is
-    /// behind, because then a counter lives longer. Without any clock it is 0.
+    /// behind, because then a counter lives longer. Without any clock of a linked node it is 0.
     pub fn median_ahead(&self, own: bool, counts: impl Fn(&[u8; 32]) -> bool) -> i64 {
-        let peers = self.peers();
-        let counted = peers.iter().filter(|(owner, _)| counts(owner));
-        let mut ahead: Vec<i64> = counted.map(|(_, ahead)| *ahead).collect();
-        ahead.extend(own.then_some(0));
-        ahead.sort_unstable();
-        let middle = ahead.len().saturating_sub(1) / 2;
-        ahead.get(middle).copied().unwrap_or(0)
+        let own_ahead = self.ahead_of_monotonic();
+        let median = self.linked().median(own.then_some(own_ahead), counts);
+        median.map_or(0, |median| median.saturating_sub(own_ahead))
     }
 
-    fn peers(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], i64>> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    fn linked(&self) -> MutexGuard<'_, LinkedClocks> {
+        self.linked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// This clock, shifted by the number of milliseconds in a file, which may change at any time.
@@ -121,6 +211,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
     fn a_test_steps_the_clock_both_ways_by_a_file() {
@@ -141,33 +232,73 @@ mod tests {
 
     #[test]
     fn the_median_is_that_of_the_linked_clocks_that_count() {
-        let clock = WallClock::new(|| 1_000);
+        let mut linked = LinkedClocks::default();
         let all = |_: &[u8; 32]| true;
         assert_eq!(
-            (
-                clock.median_ahead(true, all),
-                clock.median_ahead(false, all)
-            ),
-            (0, 0)
+            (linked.median(Some(5), all), linked.median(None, all)),
+            (Some(5), None)
         );
-        let other = clock.clone();
-        other.note_peer([1; 32], 7_000);
-        // Of two clocks, the one that is behind counts.
+        linked.note([1; 32], 7_000);
+        // In the middle of two, the one that is behind counts.
         assert_eq!(
-            (
-                clock.median_ahead(true, all),
-                clock.median_ahead(false, all)
-            ),
-            (0, 7_000)
+            (linked.median(Some(5), all), linked.median(None, all)),
+            (Some(5), Some(7_000))
         );
-        other.note_peer([2; 32], 9_000);
-        assert_eq!(clock.median_ahead(true, all), 7_000);
-        assert_eq!(clock.median_ahead(true, |owner| owner[0] == 2), 0);
-        other.note_peer([1; 32], -3_000);
-        other.note_peer([2; 32], -5_000);
-        assert_eq!(clock.median_ahead(true, all), -3_000);
-        other.forget_peer(&[1; 32]);
-        assert_eq!(clock.median_ahead(true, all), -5_000);
+        linked.note([2; 32], 9_000);
+        assert_eq!(linked.median(Some(5), all), Some(7_000));
+        assert_eq!(linked.median(None, all), Some(7_000));
+        assert_eq!(linked.median(None, |owner| owner[0] == 2), Some(9_000));
+        linked.note([1; 32], -3_000);
+        linked.note([2; 32], -5_000);
+        assert_eq!(linked.median(Some(5), all), Some(-3_000));
+        linked.forget(&[1; 32]);
+        assert_eq!(linked.median(Some(5), all), Some(-5_000));
+    }
+
+    /// A node whose clock is set wrong goes on by the others, at once.
+    #[test]
+    fn a_step_of_the_own_clock_does_not_move_linked_clocks() {
+        const HOUR_MS: u64 = 3_600_000;
+        let time = Arc::new(AtomicU64::new(10 * HOUR_MS));
+        let shown = time.clone();
+        let clock = WallClock::new(move || shown.load(Ordering::SeqCst));
+        clock.note_linked([1; 32], 0);
+        clock.note_linked([2; 32], 0);
+        let mut space = SpaceClock::default();
+        let mut off_by = |wall: u64, own| {
+            time.store(wall, Ordering::SeqCst);
+            space.judge(wall, &clock, own, |_| true);
+            assert_eq!(space.wall(space.time(wall)), wall);
+            // The monotonic time goes on, although this clock stands still.
+            space.time(wall).abs_diff(10 * HOUR_MS)
+        };
+        assert!(off_by(10 * HOUR_MS, true) < HOUR_MS / 60);
+        assert!(off_by(12 * HOUR_MS, true) < HOUR_MS / 60);
+        assert!(off_by(8 * HOUR_MS, true) < HOUR_MS / 60);
+        clock.forget_linked(&[1; 32]);
+        // It is behind the other one, and so counts, if it is a member's.
+        assert_eq!(off_by(8 * HOUR_MS, true), 2 * HOUR_MS);
+        clock.note_linked([1; 32], 2 * HOUR_MS as i64);
+        assert!(off_by(8 * HOUR_MS, false) < HOUR_MS / 60);
+        clock.forget_linked(&[1; 32]);
+        clock.forget_linked(&[2; 32]);
+        // Alone it goes by itself, without waiting.
+        assert_eq!(off_by(8 * HOUR_MS, false), 2 * HOUR_MS);
+    }
+
+    #[test]
+    fn small_differences_do_not_move_the_time_of_a_space() {
+        let clock = WallClock::new(|| 1_000_000);
+        let mut space = SpaceClock::default();
+        let mut judge = |ahead_ms| {
+            clock.note_linked([1; 32], ahead_ms);
+            space.judge(1_000_000, &clock, false, |_| true);
+            space.time(0)
+        };
+        assert_eq!(judge(50), 0);
+        let ahead = judge(60_000);
+        assert!((59_900..120_000).contains(&ahead), "{ahead}");
+        assert_eq!(judge(60_020), ahead);
     }
 
     #[test]

@@ -104,7 +104,7 @@ use tallymesh_node_engine::driver::Handle;
 use tallymesh_node_engine::metrics::Metrics;
 use tallymesh_node_engine::network::{Auditor, Cuts, NodeTable};
 use tallymesh_node_engine::settings::HttpRules;
-use tallymesh_node_ground::clock::WallClock;
+use tallymesh_node_ground::clock::{SpaceClock, WallClock};
 use tallymesh_node_ground::identity::{Address, Identity, OwnerKey};
 use tallymesh_node_ground::model::bounds::BULK_BYTES_MAX;
 use tallymesh_node_ground::model::{Role, SpaceId};
@@ -185,6 +185,19 @@ impl App {
     async fn stopped(&self) {
         // An error means that the node is gone, which is a stop, too.
         let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
+    }
+
+    /// The time of a space, by which its counters expire, in milliseconds since 1970.
+    fn time_in(&self, space: SpaceId) -> u64 {
+        let member_lists = self.node.member_lists().borrow().clone();
+        let owners = member_lists.get(space.0).and_then(Option::as_deref);
+        let is_member = |owner: &[u8; 32]| {
+            owners.is_some_and(|owners| owners.binary_search(&OwnerKey(*owner)).is_ok())
+        };
+        let mut clock = SpaceClock::default();
+        let wall = self.clock.now();
+        clock.judge(wall, &self.clock, is_member(&self.owner.0), is_member);
+        clock.time(wall)
     }
 
     /// The role of this node in a space.

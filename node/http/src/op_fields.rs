@@ -31,7 +31,7 @@ pub(super) async fn make(
     let (space, body) = (app.handle.space(&space)?, body?);
     let mut fields = Fields::parse(&body, form)?;
     let name = call.op.unwrap_or(call.name);
-    let operation = operation(name, key, &mut fields, app.clock.now())?;
+    let operation = operation(name, key, &mut fields, app.time_in(space))?;
     fields.end()?;
     asking.apply(app, space, &body, operation).await
 }

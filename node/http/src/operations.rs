@@ -148,7 +148,7 @@ pub(super) async fn transact(
     body: Body,
 ) -> Answer<Results> {
     let (space, body) = (app.handle.space(&space)?, body?);
-    let ops = ops(&body, app.clock.now())?;
+    let ops = ops(&body, app.time_in(space))?;
     for op in &ops {
         caller.has(api::role_of_op(op.name()))?;
     }

@@ -80,7 +80,7 @@ pub trait Host {
     /// The name of a space.
     fn space_name(&self, space: usize) -> &str;
 
-    /// The replica of a space. Its [time](Replica::set_time) is [`unix_ms`](Host::unix_ms).
+    /// The replica of a space. Its [time](Replica::set_time) is [`space_time`](Host::space_time).
     fn replica(&self, space: usize) -> &Replica;
 
     /// The replica of a space, for a write.
@@ -159,6 +159,9 @@ pub trait Host {
 
     /// The wall clock of the present batch, in milliseconds since 1970.
     fn unix_ms(&self) -> u64;
+
+    /// The time of a space in the present batch, in milliseconds since 1970. Its counters expire by it.
+    fn space_time(&self, space: usize) -> u64;
 
     /// A random number.
     fn random(&mut self) -> u64;

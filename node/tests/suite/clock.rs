@@ -1,5 +1,9 @@
-//! Expiry by a wall clock that jumps.
+//! Expiry by a wall clock that jumps, and by the clocks of linked members.
 
+use crate::members::{close, peers_of};
+use crate::process::{Node as Process, eventually};
+use crate::redis::Redis;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -192,4 +196,134 @@ async fn a_start_finds_the_expiries_that_are_stored() {
     let in_time = timeout(Duration::from_secs(10), all_deleted).await;
     in_time.expect("in time");
     assert_eq!(node.clock().await, 5_000, "one delete each");
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// Three members. The last one's clock is set by `set` while it does not run, and then it knows the clocks of the
+/// others.
+fn members_of_which_one_is_off(set: impl FnOnce(&mut Process)) -> [Process; 3] {
+    let one = Process::start(&["--resp", "127.0.0.1:0"]);
+    let others = peers_of(&[&one]);
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let two = Process::start(&others);
+    let others = peers_of(&[&one, &two]);
+    let mut arguments: Vec<&str> = others.iter().map(String::as_str).collect();
+    arguments.extend(["--resp", "127.0.0.1:0"]);
+    let mut off = Process::start_with_clock(&arguments);
+    close(&[&one, &two, &off]);
+    off.terminate();
+    set(&mut off);
+    off.start_again();
+    knows_clocks(&off, 2);
+    for node in [&one, &two] {
+        knows_clocks(node, 2);
+    }
+    [one, two, off]
+}
+
+/// Waits until a node knows the clocks of so many others.
+fn knows_clocks(node: &Process, others: usize) {
+    eventually("it knows their clocks", || {
+        let knows = |peer: &serde_json::Value| peer["node"]["about"]["clock_offset_ms"].is_i64();
+        let peers = node.peers();
+        (peers.iter().filter(|peer| knows(peer)).count() == others).then_some(())
+    });
+}
+
+/// The time of a node's clock, less this machine's, in milliseconds.
+fn off_by(unix_ms: u64) -> i64 {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed();
+    unix_ms as i64 - now.expect("after 1970").as_millis() as i64
+}
+
+fn expire(node: &Process, key: &str, after: Duration) {
+    let path = format!("/v1/spaces/default/counters/{key}/expire");
+    let (status, answer) = node.post(&path, &json!({"in_ms": after.as_millis()}).to_string());
+    assert_eq!(status, 200, "{answer}");
+}
+
+/// Until when a counter lives that is set to expire at `node` after an hour, by each way to say it.
+fn means_an_hour(node: &Process) {
+    node.add("http", 1);
+    expire(node, "http", HOUR);
+    let transaction = json!({"ops": [
+        {"op": "add", "key": "whole", "by": 1},
+        {"op": "expire", "key": "whole", "in_ms": HOUR.as_millis()},
+    ]});
+    let (status, answer) = node.post("/v1/spaces/default/transact", &transaction.to_string());
+    assert_eq!(status, 200, "{answer}");
+    let mut redis = Redis::connect(node);
+    redis.ask(&["INCR", "redis"]);
+    assert_eq!(redis.integer(&["EXPIRE", "redis", "3600"]), 1);
+    redis.ask(&["SET", "set", "1", "EX", "3600"]);
+    for key in ["http", "whole", "redis", "set"] {
+        let at = redis.integer(&["PEXPIRETIME", key]);
+        let left = off_by(at as u64);
+        let minute = MINUTE.as_millis() as i64;
+        assert!(
+            (left - HOUR.as_millis() as i64).abs() < minute,
+            "{key}: {left}"
+        );
+        let told = redis.integer(&["TTL", key]);
+        assert!((3_540..=3_600).contains(&told), "{key}: {told}");
+    }
+}
+
+#[test]
+fn a_member_whose_clock_is_fast_ends_nothing_while_it_is_linked() {
+    let [mut one, mut two, fast] = members_of_which_one_is_off(|node| node.put_forward(2 * HOUR));
+    assert!(off_by(fast.get("/v1/status").1["time"].as_u64().expect("a time")) > 0);
+    one.add("likes", 1);
+    expire(&one, "likes", HOUR);
+    eventually("the fast one holds the expiry", || {
+        (fast.space()["expiring"] == 1).then_some(())
+    });
+    means_an_hour(&fast);
+    fast.add("likes", 1);
+    for node in [&fast, &one, &two] {
+        eventually("it counts on", || {
+            (node.value("likes") == Some(2)).then_some(())
+        });
+    }
+    assert_eq!(fast.space()["expiring"], 5);
+    // A link to one other is enough, because of two clocks the one that is behind counts.
+    two.kill();
+    eventually("it notices", || (fast.peers().len() == 1).then_some(()));
+    fast.add("likes", 1);
+    assert_eq!(fast.value("likes"), Some(3));
+    one.kill();
+    eventually("alone it ends them by its own clock", || {
+        (fast.space()["expiring"] == 0).then_some(())
+    });
+    assert_eq!(fast.value("likes"), None);
+}
+
+#[test]
+fn a_member_whose_clock_is_slow_ends_counters_in_time() {
+    const COUNTERS: usize = 500;
+    let [one, two, slow] = members_of_which_one_is_off(|node| node.put_back(2 * HOUR));
+    assert!(off_by(slow.get("/v1/status").1["time"].as_u64().expect("a time")) < 0);
+    means_an_hour(&slow);
+    let ops = (0..COUNTERS).flat_map(|number| {
+        let key = format!("k{number}");
+        let expire = json!({"op": "expire", "key": key, "in_ms": 3_000});
+        [json!({"op": "add", "key": key, "by": 1}), expire]
+    });
+    let ops: Vec<_> = ops.collect();
+    let body = json!({ "ops": ops }).to_string();
+    let (status, answer) = one.post("/v1/spaces/default/transact", &body);
+    assert_eq!(status, 200, "{answer}");
+    for node in [&slow, &one, &two] {
+        eventually("they are over", || {
+            (node.space()["expiring"] == 4).then_some(())
+        });
+    }
+    // All three end them at once, so that a share of the ends is its own.
+    let text = slow.get("/metrics").1.as_str().expect("text").to_owned();
+    let ended = text
+        .lines()
+        .find(|line| line.starts_with("tallymesh_expired"));
+    assert!(ended.is_some_and(|line| !line.ends_with(" 0")), "{ended:?}");
 }

@@ -164,6 +164,11 @@ impl Node {
         fs::write(self.clock(), ahead.as_millis().to_string()).expect("write");
     }
 
+    /// Has its clock be behind by so much.
+    pub(crate) fn put_back(&mut self, behind: Duration) {
+        fs::write(self.clock(), format!("-{}", behind.as_millis())).expect("write");
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

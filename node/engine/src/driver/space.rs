@@ -33,7 +33,7 @@ use tallymesh_core::{
     Encode, Error, Input, KeyId, KeyedBounds, Link, LinkStatus, Mark, Output, Party, Replica,
     ScopeError, Space, SyncConfig, SyncMachine, WriterId,
 };
-use tallymesh_node_ground::clock::WallClock;
+use tallymesh_node_ground::clock::{SpaceClock, WallClock};
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
     Event, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus,
@@ -43,9 +43,6 @@ use tallymesh_node_store::{Kind, Record, Store, StoreError};
 /// Most changed counters that are listed for the store. With more changes, a search of the replica
 /// costs little in comparison.
 const UNSAVED_MAX: usize = 1 << 16;
-
-/// How often a space looks at the clocks of linked nodes, in milliseconds.
-const JUDGED_EACH_MS: u64 = 1_000;
 
 /// How often a slow start reports its progress.
 pub const TELL_PROGRESS: Duration = Duration::from_secs(1);
@@ -98,9 +95,8 @@ pub struct OpenSpace {
     wrote: bool,
     /// The time by which counters expire in the present batch, in milliseconds since 1970.
     unix_ms: u64,
-    /// How far that time is ahead of the own clock, in milliseconds, and the own clock when that was judged.
-    ahead_ms: i64,
-    judged_at: Option<u64>,
+    /// That time against the own clock.
+    clock: SpaceClock,
     part: Part,
     /// The role of this node here: by its tickets, where it is no member.
     role: Role,
@@ -203,8 +199,7 @@ impl OpenSpace {
             looked: 0,
             wrote: false,
             unix_ms: 0,
-            ahead_ms: 0,
-            judged_at: None,
+            clock: SpaceClock::default(),
             part: Part::new((writer, nonce), durable, place),
             role: Role::Member,
             key_retention: KeyRetention::new(key_window),
@@ -231,22 +226,27 @@ impl OpenSpace {
     /// A member judges by the median of the clocks of the members that it is linked to, itself included. Another
     /// node judges by the median of the linked members alone. Without such links, each judges by its own clock.
     pub(super) fn judge_time(&mut self, wall: u64, clock: &WallClock) {
-        if self
-            .judged_at
-            .is_none_or(|at| at.abs_diff(wall) >= JUDGED_EACH_MS)
-        {
-            self.judged_at = Some(wall);
-            let members = self.replica.members();
-            let configuration = members.configuration();
-            let is_member = |owner: &[u8; 32]| configuration.is_some_and(|it| it.has(owner));
-            self.ahead_ms = clock.median_ahead(members.is_member(), is_member);
-        }
-        self.set_time(wall.saturating_add_signed(self.ahead_ms));
+        let members = self.replica.members();
+        let configuration = members.configuration();
+        let is_member = |owner: &[u8; 32]| configuration.is_some_and(|it| it.has(owner));
+        let own = is_member(&self.owner);
+        self.clock.judge(wall, clock, own, is_member);
+        self.set_time(self.clock.time(wall));
     }
 
-    /// The time by which counters expire here, in milliseconds since 1970.
+    /// The time by which counters expire in the present batch, in milliseconds since 1970.
     pub(super) fn time(&self) -> u64 {
         self.unix_ms
+    }
+
+    /// The own clock in the present batch, in milliseconds since 1970. Tickets end by it.
+    pub(super) fn wall(&self) -> u64 {
+        self.clock.wall(self.unix_ms)
+    }
+
+    /// The time by which counters expire when the own clock shows `wall`. It holds for a space that sleeps, too.
+    pub(super) fn time_at(&self, wall: u64) -> u64 {
+        self.clock.time(wall)
     }
 
     /// Sets the time by which counters expire, in milliseconds since 1970. It may go back.
@@ -411,8 +411,7 @@ impl OpenSpace {
 
     /// When the next counter expires by the own clock, in milliseconds since 1970.
     pub(super) fn next_expiry_by_wall(&self) -> Option<u64> {
-        let at = self.expiries.next()?;
-        Some(at.saturating_add_signed(self.ahead_ms.saturating_neg()))
+        self.expiries.next().map(|at| self.clock.wall(at))
     }
 
     pub(super) fn poll(&mut self) -> Option<Output> {

@@ -136,6 +136,11 @@ impl Spaces {
         }
     }
 
+    /// The time of a space in the present batch, by which its counters expire, in milliseconds since 1970.
+    pub fn time(&self, place: usize) -> u64 {
+        self.all[place].time_at(self.unix_ms)
+    }
+
     /// Sets whether Redis clients subscribe to events from now on.
     pub(super) fn set_listening(&mut self, listening: bool) {
         self.listening = listening;
@@ -186,7 +191,7 @@ impl Spaces {
         self.deadlines.first().map(|it| it.0)
     }
 
-    /// When a counter of the sleeping spaces expires next, in milliseconds since 1970.
+    /// When a counter of the sleeping spaces expires next by the own clock, in milliseconds since 1970.
     pub(super) fn next_expiry(&self) -> Option<u64> {
         self.expiries.first().map(|it| it.0)
     }

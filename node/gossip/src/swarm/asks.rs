@@ -161,7 +161,7 @@ impl Network {
                     );
                 }
                 if let Some(owner) = owner_of(&peer) {
-                    self.clock.note_peer(owner.0, row.clock_offset_ms);
+                    self.clock.note_linked(owner.0, row.clock_offset_ms);
                 }
                 self.node_table.with(&peer, |node| node.about = Some(row));
             }

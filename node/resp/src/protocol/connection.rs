@@ -57,7 +57,7 @@ impl Session {
                 info(args, host, reply);
             }
             Command::Time => {
-                let now = host.unix_ms();
+                let now = host.space_time(self.space);
                 reply.array(2);
                 for number in [now / 1000, now % 1000 * 1000] {
                     reply.bulk(number.to_string().as_bytes());

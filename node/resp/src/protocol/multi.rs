@@ -225,7 +225,7 @@ impl Session {
         events: &mut Vec<(Event, &'m str)>,
         reply: &mut Reply<'_>,
     ) -> Result<Option<Vec<KeyId>>, ReplyError<'static>> {
-        let (now, strict) = (host.unix_ms(), self.config.strict);
+        let (now, strict) = (host.space_time(self.space), self.config.strict);
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
         self.prepare(multi.commands(), host).map_err(abort)?;
         let keyed = once.map(|once| (once, host.asker(self.space)));

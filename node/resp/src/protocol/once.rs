@@ -84,7 +84,7 @@ impl Session {
 
     /// Answers all queued commands and makes none of them: they only read, or were made before.
     pub(super) fn answer_all(&self, multi: &Multi, host: &dyn Host, reply: &mut Reply<'_>) {
-        let now = host.unix_ms();
+        let now = host.space_time(self.space);
         let replica = host.replica(self.space);
         reply.array(multi.len());
         for (spec, args) in multi.commands() {

@@ -543,7 +543,7 @@ impl Session {
     ) -> Result<(), ReplyError<'a>> {
         let done = match spec.kind {
             Kind::Read => {
-                let now = host.unix_ms();
+                let now = host.space_time(self.space);
                 counters::read(spec, args, host.replica(self.space), now, reply)
             }
             Kind::Write => return self.write(spec, args, None, host, reply),
@@ -567,7 +567,7 @@ impl Session {
         host: &mut dyn Host,
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
-        let (now, strict) = (host.unix_ms(), self.config.strict);
+        let (now, strict) = (host.space_time(self.space), self.config.strict);
         let (mut events, mut changed) = (Vec::new(), Vec::new());
         self.prepare([(spec, *args)].into_iter(), host)?;
         let keyed = once.map(|once| (once, host.asker(self.space)));

@@ -240,6 +240,10 @@ impl Host for ConnectionView<'_> {
         self.unix_ms
     }
 
+    fn space_time(&self, space: usize) -> u64 {
+        self.spaces.time(space)
+    }
+
     fn random(&mut self) -> u64 {
         getrandom::u64().unwrap_or(0)
     }

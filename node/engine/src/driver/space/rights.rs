@@ -94,7 +94,7 @@ impl OpenSpace {
 
     /// Judges the ticket by which a write is requested.
     fn permits(&self, write: &Write) -> Result<(), Refusal> {
-        let judged = |it: &Arc<Permit>| it.judge_in(self, self.unix_ms);
+        let judged = |it: &Arc<Permit>| it.judge_in(self, self.wall());
         write.permit.as_ref().map_or(Ok(()), judged)
     }
 

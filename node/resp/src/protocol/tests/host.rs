@@ -247,6 +247,10 @@ impl Host for Node {
         self.now
     }
 
+    fn space_time(&self, _space: usize) -> u64 {
+        self.now
+    }
+
     fn random(&mut self) -> u64 {
         self.random.next_u64()
     }
