@@ -39,10 +39,13 @@
 //! releases no answer and no frame.
 //!
 //! # Expiry
-//! Counters expire by the wall clock, which the driver reads once for each batch. The driver wakes
-//! when the next counter expires, and deletes the counter as any user could. The wall clock may
-//! jump, and only its value at the time of a look counts. While any counter expires, the driver
+//! Counters expire by the time of their space. It is the wall clock, which the driver reads once for
+//! each batch, moved to the median clock of the linked members ([`SpaceClock`]). The driver wakes
+//! when the next counter expires, and deletes the counter as any user could. Both clocks may
+//! jump, and only their values at the time of a look count. While any counter expires, the driver
 //! looks at least once a second.
+//!
+//! [`SpaceClock`]: tallymesh_node_ground::clock::SpaceClock
 
 mod budgets;
 mod command;

@@ -1,8 +1,8 @@
 //! Node info, which nodes exchange: version, wall clock, uptime, free disk.
 //!
 //! It is an empty request of the protocol `/tallymesh/about/1`, and a response in JSON
-//! (docs/protocol.md, section 7). No function of the mesh depends on it. Operators see it, with a
-//! warning if clocks differ, because counters expire by them.
+//! (docs/protocol.md, section 7). Counters expire by the median of the members' clocks that are known
+//! by it. Operators see the rest, with a warning if clocks differ.
 
 use super::codec::read_up_to;
 use futures::prelude::*;

@@ -252,7 +252,7 @@ fn means_an_hour(node: &Process) {
         {"op": "add", "key": "whole", "by": 1},
         {"op": "expire", "key": "whole", "in_ms": HOUR.as_millis()},
     ]});
-    let (status, answer) = node.post("/v1/spaces/default/transact", &transaction.to_string());
+    let (status, answer) = node.post("/v1/spaces/default/transactions", &transaction.to_string());
     assert_eq!(status, 200, "{answer}");
     let mut redis = Redis::connect(node);
     redis.ask(&["INCR", "redis"]);
@@ -313,7 +313,7 @@ fn a_member_whose_clock_is_slow_ends_counters_in_time() {
     });
     let ops: Vec<_> = ops.collect();
     let body = json!({ "ops": ops }).to_string();
-    let (status, answer) = one.post("/v1/spaces/default/transact", &body);
+    let (status, answer) = one.post("/v1/spaces/default/transactions", &body);
     assert_eq!(status, 200, "{answer}");
     for node in [&slow, &one, &two] {
         eventually("they are over", || {
@@ -324,6 +324,6 @@ fn a_member_whose_clock_is_slow_ends_counters_in_time() {
     let text = slow.get("/metrics").1.as_str().expect("text").to_owned();
     let ended = text
         .lines()
-        .find(|line| line.starts_with("tallymesh_expired"));
+        .find(|line| line.starts_with("tallymesh_expired_total"));
     assert!(ended.is_some_and(|line| !line.ends_with(" 0")), "{ended:?}");
 }

@@ -162,8 +162,7 @@ fn clock(facts: &Facts) -> Vec<Finding> {
 }
 
 fn peer_clock(facts: &Facts) -> Vec<Finding> {
-    let advice =
-        "Counters expire by the clock of whoever looks first: synchronize both machines (NTP).";
+    let advice = "Counters expire by the clocks of nodes: synchronize both machines (NTP).";
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for row in rows(&facts.peers) {
