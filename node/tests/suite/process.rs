@@ -165,6 +165,7 @@ impl Node {
     }
 
     /// Has its clock be behind by so much.
+    #[cfg(unix)]
     pub(crate) fn put_back(&mut self, behind: Duration) {
         fs::write(self.clock(), format!("-{}", behind.as_millis())).expect("write");
     }
