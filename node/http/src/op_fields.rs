@@ -31,17 +31,17 @@ pub(super) async fn make(
     let (space, body) = (app.handle.space(&space)?, body?);
     let mut fields = Fields::parse(&body, form)?;
     let name = call.op.unwrap_or(call.name);
-    let operation = operation(name, key, &mut fields, app.time_in(space))?;
+    let operation = operation(name, key, &mut fields, &|| app.time_in(space))?;
     fields.end()?;
     asking.apply(app, space, &body, operation).await
 }
 
-/// Reads an operation by its name, in its form in a transaction.
+/// Reads an operation by its name, in its form in a transaction. `now` returns the time of the space.
 pub(super) fn operation(
     name: &str,
     key: String,
     fields: &mut Fields,
-    now: u64,
+    now: &dyn Fn() -> u64,
 ) -> Result<Operation, Problem> {
     let op = match name {
         "add" => Op::Add(fields.amount("by")?.unwrap_or(1)),
@@ -69,10 +69,10 @@ pub(super) fn operation(
 }
 
 /// Reads either the time, or the duration from `now`.
-fn expire_op(fields: &mut Fields, now: u64) -> Result<Op, Problem> {
+fn expire_op(fields: &mut Fields, now: &dyn Fn() -> u64) -> Result<Op, Problem> {
     match (fields.millis("at")?, fields.millis("in_ms")?) {
         (Some(at), None) => Ok(Op::Expire(at)),
-        (None, Some(millis)) => Ok(Op::Expire(now.saturating_add(millis))),
+        (None, Some(millis)) => Ok(Op::Expire(now().saturating_add(millis))),
         _ => Err(fields.invalid("an expiry has either `at` or `in_ms`")),
     }
 }
