@@ -109,7 +109,7 @@ impl<'a> Plan<'a> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
         Ok(Plan {
             args,
-            programs: Programs::build(node)?,
+            programs: Programs::find(node)?,
             seed: since.as_nanos() as u64,
             quick,
         })

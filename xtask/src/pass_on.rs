@@ -39,7 +39,7 @@ pub(crate) fn program(repo: &Repo, args: &[OsString]) -> Result<Command> {
     if args.is_empty() || of("core") {
         bench.args(counts::arguments(repo, args)?);
     }
-    if of("resp") || of("http") || of("mesh") || of("postgres") || of("full") {
+    if of("resp") || of("http") || of("mesh") || of("postgres") || of("full") || of("visitors") {
         if of("resp") {
             setup::redis_tools(repo)?;
             setup::redis_server(repo)?;
@@ -47,25 +47,19 @@ pub(crate) fn program(repo: &Repo, args: &[OsString]) -> Result<Command> {
             setup::postgres(repo)?;
         } else if of("http") {
             setup::wrk(repo)?;
-            let mut floor = repo.cargo();
-            shown(floor.args([
-                "build",
-                "--release",
-                "--package",
-                "tallymesh-bench",
-                "--bin",
-                "http_floor",
-            ]))?;
+            build(repo, "tallymesh-bench", &["--bin", "http_floor"])?;
+        } else if of("visitors") {
+            setup::npm_install(repo, "bench/js")?;
+            build(repo, "tallymesh-bench", &["--bin", "ws_floor"])?;
         }
-        let mut build = repo.cargo();
-        shown(build.args([
-            "build",
-            "--release",
-            "--package",
-            "tallymesh-node",
-            "--bins",
-        ]))?;
+        build(repo, "tallymesh-node", &["--bins"])?;
         bench.arg("--node").arg(repo.node_binary());
     }
     Ok(bench)
+}
+
+fn build(repo: &Repo, package: &str, which: &[&str]) -> Result<()> {
+    let mut build = repo.cargo();
+    build.args(["build", "--release", "--package", package]);
+    shown(build.args(which))
 }

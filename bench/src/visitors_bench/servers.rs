@@ -17,8 +17,6 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// How often it is looked whether it is there.
 const POLL: Duration = Duration::from_millis(10);
 const SPACE: &str = "/v1/spaces/default";
-/// How the variables begin that cargo sets for a program that it runs.
-const OF_RUN: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 /// The file that a server writes its address to.
 const READY_FILE: &str = "ready.json";
 /// The folder of the npm packages, from the root of the repository.
@@ -44,7 +42,7 @@ impl Who {
     }
 }
 
-/// The programs, which [`Programs::build`] has made.
+/// The programs, which [`Programs::find`] has found.
 pub(super) struct Programs {
     node: PathBuf,
     floor: PathBuf,
@@ -53,40 +51,16 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Builds the node and the floor, and installs the server of y-websocket, as far as cargo and npm are there.
-    pub(super) fn build(node: &Path) -> Result<Programs> {
-        // Cargo names itself to what it runs. Without it the programs have to be there.
-        if let Some(cargo) = std::env::var_os("CARGO") {
-            for (package, which) in [
-                ("tallymesh-node", vec!["--bins"]),
-                ("tallymesh-bench", vec!["--bin", "ws_floor"]),
-            ] {
-                let mut build = Command::new(&cargo);
-                // What cargo sets for this program would have the libraries of others built again.
-                for (name, _) in std::env::vars_os() {
-                    let bytes = name.as_encoded_bytes();
-                    if OF_RUN.iter().any(|it| bytes.starts_with(it.as_bytes())) {
-                        build.env_remove(&name);
-                    }
-                }
-                build.args(["build", "--release", "--package", package]);
-                let built = build.args(which).status()?;
-                anyhow::ensure!(built.success(), "{package} was not built: {built}");
-            }
-        }
+    /// Finds the programs, which `cargo xtask bench` has built. It has npm install the server of y-websocket, if npm
+    /// is there.
+    pub(super) fn find(node: &Path) -> Result<Programs> {
         let floor = std::env::current_exe()?.with_file_name("ws_floor");
         for program in [node, &floor] {
             anyhow::ensure!(program.exists(), "there is no {}", program.display());
         }
         let yjs = Path::new(PACKAGES).join("node_modules/y-websocket-server/bin/server.js");
         if !yjs.exists() {
-            eprintln!("visitors: installing the npm packages of {PACKAGES}");
-            let mut install = Command::new("npm");
-            install.args(["ci", "--no-audit", "--no-fund"]);
-            let installed = install.current_dir(PACKAGES).stdout(Stdio::null()).status();
-            if !installed.is_ok_and(|it| it.success()) {
-                eprintln!("visitors: y-websocket is not measured, as npm did not install it");
-            }
+            eprintln!("visitors: y-websocket is not measured, as npm did not install it");
         }
         Ok(Programs {
             node: node.to_owned(),
