@@ -10,7 +10,7 @@ use tallymesh_node_ground::problems;
 
 /// Numbers that are no 64-bit values, clocks or totals: counts of what is in memory, sizes and
 /// times of this process, places in a request. They stay below 2^53.
-const SMALL: [&str; 31] = [
+const SMALL: [&str; 32] = [
     "attached_count",
     "budgets",
     "bytes_in",
@@ -25,6 +25,7 @@ const SMALL: [&str; 31] = [
     "keyed",
     "for_ms",
     "last_heard_ms",
+    "limits",
     "line",
     "lines",
     "link",

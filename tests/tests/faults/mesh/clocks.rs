@@ -98,8 +98,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// Steps a node's clock to this many milliseconds beyond its first setting. Then lets it make a counter
-    /// that expires, which shows its time.
+    /// Steps a node's clock to this many milliseconds beyond its first setting, and waits until the node shows that.
+    /// Then lets it make a counter that expires by the median clock of the members that it is linked to.
     pub(crate) async fn step_clock(
         &self,
         node: usize,
@@ -113,12 +113,13 @@ impl Mesh {
         let life_ms = i64::try_from(LIFE.as_millis()).map_err(told)?;
         let expire = json!({ "in_ms": life_ms.to_string() });
         let path = format!("{SPACE}/counters/{counter}/expire");
+        self.nodes[node].post(&path, &expire).await?;
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let answer = self.nodes[node].post(&path, &expire).await?;
-            let at = answer["expires_at"].as_str().and_then(|at| at.parse().ok());
-            let at: i64 = at.ok_or_else(|| format!("no time: {answer}"))?;
-            if (at - life_ms - now()? - self.ahead - offset_ms).abs() < CLOCK_ERROR_MS {
+            let status = self.nodes[node].get("/v1/status").await?;
+            let time = status["time"].as_str().and_then(|time| time.parse().ok());
+            let time: i64 = time.ok_or_else(|| format!("no time: {status}"))?;
+            if (time - now()? - self.ahead - offset_ms).abs() < CLOCK_ERROR_MS {
                 return Ok(());
             }
             if Instant::now() > deadline {
