@@ -1,4 +1,4 @@
-//! What a page is to the load process: a machine that gets what arrived and the time, and says what it
+//! A page, as the load process sees it: a machine that gets what arrived and the time, and says what it
 //! sends. Pages of this project, of Yjs and of the floor are clients.
 
 use super::socket::Message;

@@ -17,7 +17,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// What arrived.
+/// A sign of life from the server.
 #[derive(Debug)]
 pub(super) enum Arrival {
     /// The server has accepted the socket.
@@ -28,7 +28,7 @@ pub(super) enum Arrival {
     Closed(String),
 }
 
-/// What is sent.
+/// A message of a page or of a server.
 #[derive(Debug)]
 pub(super) enum Message {
     Text(String),
@@ -203,7 +203,7 @@ impl Socket {
     }
 }
 
-/// What a connection attempt that does not block answers.
+/// The answer of a connection attempt that does not block.
 const IN_PROGRESS: i32 = 115;
 
 fn is_later(kind: ErrorKind) -> bool {

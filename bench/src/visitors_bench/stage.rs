@@ -107,7 +107,7 @@ impl<'a> Stage<'a> {
         if stage.has_members() {
             stage.servers[0].init_members()?;
         }
-        // What it still does about its start is not what pages cost.
+        // The rest of its start is no cost of pages.
         thread::sleep(Duration::from_millis(500));
         stage.empty_bytes = stage.memory()?;
         stage.begin_peak();

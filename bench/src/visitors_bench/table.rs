@@ -37,7 +37,7 @@ pub(super) const fn aim(
     }
 }
 
-/// What was found of one server: the figures in the order of the measures, and why there are no more.
+/// The figures of one server in the order of the measures, and why there are no more.
 #[derive(Default)]
 pub(super) struct Column {
     figures: Vec<f64>,
