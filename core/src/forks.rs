@@ -33,9 +33,10 @@
 
 use crate::bounds::FAULTS_KEPT_MAX;
 use crate::hash::{fold, hash_bytes};
-use crate::layers::{Empty, MEMBERS, MemberPart, Optional, State};
+use crate::layers::State;
 #[cfg(feature = "members")]
 use crate::message::Message;
+use crate::optional::{Empty, MEMBERS, MemberPart, Optional};
 use crate::state::join::Fork;
 use crate::state::keys::KeyId;
 #[cfg(feature = "members")]

@@ -1,12 +1,8 @@
 //! The layers of a build, chosen here: each is the real one, or a null object that costs nothing.
-//! [`optional`] has the parts that a program may lack.
+//! [`optional`](crate::optional) has the parts that a program may lack.
 //!
 //! This file is the one exception to the arrows between folders: it names the layers from which it chooses, and
 //! every folder may name it. By it, and only by it, a replica meets its quota, which is a layer above.
-
-pub(crate) mod optional;
-
-pub(crate) use optional::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 
 /// The index by which the layers above find keys.
 #[cfg(feature = "budgets")]

@@ -186,8 +186,8 @@
 //!
 //! | folder or file | holds |
 //! |---|---|
-//! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `recent`, `vector`, `expired`, `writer_id`, `once`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends; they name no layer |
-//! | `layers` | which layers a build has, chosen at one place, and the null object of a part that it lacks |
+//! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `recent`, `vector`, `expired`, `writer_id`, `once`, `optional`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends, the null object of a part that a program lacks; they name no layer |
+//! | `layers` | which layers a build has, chosen at one place |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
 //! | `forks` | one writer, one clock, two contents: how that shows |
@@ -227,6 +227,7 @@ mod list;
 mod membership;
 mod message;
 mod once;
+mod optional;
 #[cfg(feature = "budgets")]
 mod quota;
 mod recent;

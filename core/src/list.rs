@@ -1,6 +1,6 @@
 //! Lists with room for a given number of values.
 
-use crate::layers::GUESTS;
+use crate::optional::GUESTS;
 use alloc::vec::Vec;
 
 /// Returns an empty list with room for `count` values.

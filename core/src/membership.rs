@@ -62,8 +62,8 @@ mod tests;
 pub(crate) mod votes;
 pub(crate) mod writer_state;
 
-use crate::layers::{GUESTS, GuestPart, Optional};
 use crate::membership::writer_state::WriterState;
+use crate::optional::{GUESTS, GuestPart, Optional};
 use table::WriterTable;
 
 /// The membership of a space, as one replica has it.

@@ -23,10 +23,10 @@
 pub(crate) mod journal;
 pub(crate) mod records;
 
-use crate::layers::{GUESTS, GuestPart};
 use crate::message::journal::EarlierWriter;
 use crate::message::records::{MembershipRecord, Statement};
 use crate::once::Once;
+use crate::optional::{GUESTS, GuestPart};
 use crate::state::delta::Delta;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;

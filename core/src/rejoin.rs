@@ -34,8 +34,8 @@
 pub(crate) mod earlier;
 pub(crate) mod journal;
 
-use crate::layers::GuestPart;
 use crate::message::journal::{EarlierWriter, Journal};
+use crate::optional::GuestPart;
 use alloc::vec::Vec;
 
 pub(crate) use earlier::OfEarlier;
@@ -58,7 +58,7 @@ impl Rejoin {
 #[cfg(test)]
 impl Rejoin {
     pub(crate) fn earlier_mut(&mut self) -> &mut Vec<EarlierWriter> {
-        crate::layers::Optional::stored(&mut self.earlier)
+        crate::optional::Optional::stored(&mut self.earlier)
     }
 
     pub(crate) fn journal(&self) -> &Journal {

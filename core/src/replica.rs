@@ -83,9 +83,10 @@ use crate::consistency::Consistency;
 use crate::error::{Error, WriteError, detail};
 use crate::forks::{ForkLog, Forks};
 use crate::idempotency::{Keyed, KeyedMut};
-use crate::layers::{IdempotencyLog, MemberPart, Quota, State};
+use crate::layers::{IdempotencyLog, Quota, State};
 use crate::membership::Membership;
 use crate::membership::listing::Members;
+use crate::optional::MemberPart;
 use crate::rejoin::Rejoin;
 use crate::state::keys::KeyId;
 #[cfg(feature = "members")]

@@ -56,10 +56,10 @@
 //! and which stamps are stable.
 //!
 //! # What it needs
-//! It names nine modules of the ground, and no other of the core: `error`, `bounds`, `hash`, `sort`, `list`,
-//! `sheet`, `writer_id`, `vector`, and `expired`, which judges ends. From `layers` it takes the
-//! optional parts, which are empty in a program that lacks their layer. The crate `tests/state-alone` compiles
-//! it with these alone, and runs its laws, without any feature and with `members`.
+//! It names modules of the ground, and no other of the core: `error`, `bounds`, `hash`, `sort`, `list`,
+//! `sheet`, `recent`, `writer_id`, `vector`, `expired`, which judges ends, and `optional`, whose parts are empty
+//! in a program that lacks their layer. The crate `tests/state-alone` compiles it with these alone, and runs
+//! its laws, without any feature and with `members`.
 
 pub(crate) mod build;
 pub(crate) mod changes;
@@ -81,7 +81,7 @@ pub(crate) mod writers;
 pub(crate) use crate::vector;
 
 use crate::error::Error;
-use crate::layers::{GUESTS, GuestPart, MemberPart, Optional};
+use crate::optional::{GUESTS, GuestPart, MemberPart, Optional};
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
 use changes::Touched;

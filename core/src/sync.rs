@@ -90,8 +90,8 @@ pub use wants::{Supply, WantId};
 
 use crate::error::{DecodeError, Error, LinkError, Rule, detail};
 use crate::hash::SplitMix64;
-use crate::layers::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::message::records::Owner;
+use crate::optional::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::rejoin::Returned;
 use crate::replica::{Mark, Replica};
 use crate::state::keys::KeyId;

@@ -3,8 +3,8 @@
 use super::*;
 use crate::Replica;
 use crate::error::TokenError;
-use crate::layers::Optional;
 use crate::message::records::{Ack, Fence, Retired, Ruling, Vote};
+use crate::optional::Optional;
 use crate::replica::collect::tests::space;
 use crate::state::slot::Stamp;
 use crate::writer_id::Space;

@@ -1,7 +1,7 @@
 //! The table of codes.
 
 use super::*;
-use crate::layers::GUESTS;
+use crate::optional::GUESTS;
 
 /// Makes [`ErrorKind`] and all that leads to it. A boundary has a condition under which its enum is compiled,
 /// and a condition under which the program contains its codes.

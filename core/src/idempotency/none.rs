@@ -1,12 +1,13 @@
 //! The null object of the log, for a program that is never a member: it remembers no keys.
 
 use crate::error::Error;
-use crate::layers::{GuestPart, State};
+use crate::layers::State;
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;
 use crate::message::{KeyedOp, Message};
 use crate::once::Once;
+use crate::optional::GuestPart;
 use crate::sheet::Sheet;
 use crate::state::keys::KeyId;
 use crate::state::slot::Slot;

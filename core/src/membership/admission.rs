@@ -17,11 +17,12 @@
 
 use super::Membership;
 use crate::error::{AdmissionError, Error, MergeError, detail};
-use crate::layers::{GUESTS, GuestPart, Optional, State};
+use crate::layers::State;
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::Message;
 use crate::message::records::{HEARD, MembershipRecord, Owner, Statement, of};
+use crate::optional::{GUESTS, GuestPart, Optional};
 use crate::state::delta::Entry;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;

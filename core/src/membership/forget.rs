@@ -5,8 +5,9 @@
 
 use super::Membership;
 use crate::bounds::RETURNS_MAX;
-use crate::layers::{GUESTS, Optional, State};
+use crate::layers::State;
 use crate::message::Message;
+use crate::optional::{GUESTS, Optional};
 use crate::sort::sort;
 use crate::state::page::OWN;
 use crate::state::slot::{Stamp, absorption};

@@ -6,8 +6,9 @@
 
 use super::Membership;
 use super::admission::Forgotten;
-use crate::layers::{GUESTS, MEMBERS, Optional, State};
+use crate::layers::State;
 use crate::message::Message;
+use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::sort::sort;
 use crate::state::delta::Entry;
 use crate::state::vector::VersionVector;

@@ -4,8 +4,8 @@
 //! looks at the lists, and not at every guest. Debug builds compare the lists with the whole table.
 
 use super::table::{Sponsored, WriterTable};
-use crate::layers::MEMBERS;
 use crate::membership::writer_state::WriterState;
+use crate::optional::MEMBERS;
 use crate::recent::Recent;
 use alloc::vec::Vec;
 

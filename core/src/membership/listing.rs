@@ -1,10 +1,11 @@
 //! Views of a space with members, for people: who the members are, and what became of each writer.
 
 use super::Membership;
-use crate::layers::{Optional, State};
+use crate::layers::State;
 use crate::membership::place::Predecessor;
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Limit, Owner};
+use crate::optional::Optional;
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;

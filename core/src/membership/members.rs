@@ -9,12 +9,13 @@
 
 use super::Membership;
 use crate::error::{Error, MemberError, WriteError, detail};
-use crate::layers::{GUESTS, MEMBERS, Optional, State};
+use crate::layers::State;
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{
     Admit, Announce, Configuration, Fence, Intro, Leave, Owner, Statement, of,
 };
+use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;

@@ -2,8 +2,8 @@
 
 use super::index::Index;
 use super::table::WriterTable;
-use crate::layers::Empty;
 use crate::membership::writer_state::WriterState;
+use crate::optional::Empty;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

@@ -14,8 +14,9 @@
 //! [votes](super::Membership::has_vote) once enough others have acknowledged it.
 
 use super::Membership;
-use crate::layers::{MEMBERS, Optional, State};
+use crate::layers::State;
 use crate::message::records::Owner;
+use crate::optional::{MEMBERS, Optional};
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
 

@@ -7,8 +7,9 @@
 
 use super::Membership;
 use crate::error::Error;
-use crate::layers::{GUESTS, Optional, State};
+use crate::layers::State;
 use crate::message::records::{Configuration, MembershipRecord, Owner, Statement};
+use crate::optional::{GUESTS, Optional};
 use crate::sheet::Sheet;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;

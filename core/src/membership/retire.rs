@@ -8,9 +8,10 @@
 //! successor's total took over, and a read subtracts it from what the retired slot comes to.
 
 use super::Membership;
-use crate::layers::{Optional, State};
+use crate::layers::State;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{Admit, Fence, SUCCESSORS_MAX, Statement};
+use crate::optional::Optional;
 use crate::sort::sort;
 use crate::state::counter;
 use crate::state::page::OWN;

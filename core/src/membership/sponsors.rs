@@ -7,11 +7,12 @@
 
 use super::Membership;
 use crate::error::{AdmissionError, Error, MemberError, detail};
-use crate::layers::{Optional, State};
+use crate::layers::State;
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::Message;
 use crate::message::records::{Admit, HEARD, Owner, SUCCESSORS_MAX, Statement, of};
+use crate::optional::Optional;
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;

@@ -80,11 +80,12 @@
 //! - `nothing_is_collected_before_it_was_pushed` in `core/src/sync/members/tests/duties.rs`.
 //! - `core/src/replica/collect/tests/sponsors.rs`: guests that come and go put off nothing for ever.
 
-use crate::layers::{GUESTS, Optional, State};
+use crate::layers::State;
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Fence, MembershipRecord, Owner, SUCCESSORS_MAX, Statement, of};
+use crate::optional::{GUESTS, Optional};
 use crate::sort::sort_by_key;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;

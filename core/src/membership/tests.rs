@@ -2,10 +2,11 @@
 
 use super::Membership;
 use super::writer_state::WriterState;
-use crate::layers::{Optional, State};
+use crate::layers::State;
 use crate::message::records::{
     Ack, Admit, Announce, Configuration, Fence, Leave, MembershipRecord, Owner, Retired, Statement,
 };
+use crate::optional::Optional;
 use crate::replica::Replica;
 use crate::replica::collect::tests::space;
 use crate::state::page::OWN;

@@ -14,8 +14,9 @@
 use super::Membership;
 use crate::bounds::MEMBERS_MAX;
 use crate::error::{Error, MemberError, detail};
-use crate::layers::{Optional, State};
+use crate::layers::State;
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Statement, Vote};
+use crate::optional::Optional;
 use crate::sort::sort;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;

@@ -24,9 +24,9 @@
 //! not made again ([`bundled_across`](Journal::bundled_across)).
 
 use crate::hash::hash_bytes;
-use crate::layers::{Empty, GuestPart};
 use crate::message::records::Intro;
 use crate::once::Once;
+use crate::optional::{Empty, GuestPart};
 use crate::reserved::RESERVED;
 use crate::sort::sort;
 use crate::state::operation::Op;

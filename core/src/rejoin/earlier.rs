@@ -3,10 +3,11 @@
 
 use super::Rejoin;
 use crate::hash::hash_bytes;
-use crate::layers::{Empty, Optional, State};
+use crate::layers::State;
 use crate::membership::Membership;
 use crate::message::journal::Journal;
 use crate::message::records::Intro;
+use crate::optional::{Empty, Optional};
 use crate::rejoin::EarlierWriter;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;

@@ -1,12 +1,13 @@
 //! The journal: own transactions that are unconfirmed, with what their cancels saw.
 
 use super::Rejoin;
-use crate::layers::{Optional, State};
+use crate::layers::State;
 use crate::membership::Membership;
 use crate::message::journal::{Did, Dids, Journal, Saw};
 use crate::message::records::Configuration;
 #[cfg(feature = "members")]
 use crate::once::Once;
+use crate::optional::Optional;
 use crate::state::counter;
 use crate::state::counter::Act;
 use crate::state::keys::KeyId;

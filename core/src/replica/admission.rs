@@ -2,10 +2,10 @@
 
 use super::{QuotaHooks, Replica};
 use crate::error::Error;
-use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Configuration, MembershipRecord, Statement};
+use crate::optional::GUESTS;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;

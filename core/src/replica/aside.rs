@@ -20,7 +20,7 @@
 //! fenced may spend on for as long as it does not hear of that.
 
 use super::{MembersMut, Replica};
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

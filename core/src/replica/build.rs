@@ -3,9 +3,10 @@
 mod since;
 
 use super::Replica;
-use crate::layers::{GUESTS, GuestPart, KeyedMark, KeyedOps, KeyedScan, MEMBERS, Optional};
+use crate::layers::{KeyedMark, KeyedOps, KeyedScan};
 use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
+use crate::optional::{GUESTS, GuestPart, MEMBERS, Optional};
 use crate::rejoin::OfEarlier;
 use crate::sheet::Sheet;
 use crate::sort::sort_by_key;

@@ -1,7 +1,7 @@
 //! Every change of a counter is reported, whatever caused it.
 
 use super::collect::tests::space;
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::{Moment, Op, Replica, Space, WriterId};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};

@@ -2,9 +2,10 @@
 //! [The rule and the argument](crate::membership::stability#collection) stand with stability.
 
 use super::{Mark, MembersMut, QuotaHooks, Replica};
-use crate::layers::{GUESTS, MEMBERS, Optional, Quota};
+use crate::layers::Quota;
 use crate::membership::Membership;
 use crate::membership::stability::Quorum;
+use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::slot::Stamp;

@@ -21,8 +21,8 @@
 
 use super::{Mark, MembersMut, Replica};
 use crate::error::Error;
-use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
 use crate::membership::stability::Quorum;
+use crate::optional::{Empty, GUESTS, MEMBERS, Optional};
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::{OWN, PAGE};

@@ -1,9 +1,10 @@
 //! Forgetting retired writers: their stamps become their successors', and their numbers are free.
 
 use super::{QuotaHooks, Replica};
-use crate::layers::{MEMBERS, Quota};
+use crate::layers::Quota;
 use crate::membership::stability::Quorum;
 use crate::message::records::Retired;
+use crate::optional::MEMBERS;
 use crate::state::slot::Stamp;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;

@@ -35,9 +35,10 @@
 use super::quota::Accounts;
 use super::{QuotaHooks, Replica};
 use crate::error::{DecodeError, Error, Rule, detail};
-use crate::layers::{GUESTS, Quota};
+use crate::layers::Quota;
 use crate::membership::admission::{Forgotten, forgotten_in};
 use crate::message::Message;
+use crate::optional::GUESTS;
 use crate::state::delta::Entry;
 use crate::state::join::{Found, Judged};
 use crate::state::keys::KeyId;

@@ -3,8 +3,9 @@
 use super::{QuotaHooks, Replica};
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, WriteError, detail};
-use crate::layers::{Optional, Quota};
+use crate::layers::Quota;
 use crate::message::journal::Dids;
+use crate::optional::Optional;
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op, check};

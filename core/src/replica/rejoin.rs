@@ -3,10 +3,11 @@
 
 use super::{QuotaHooks, Replica};
 use crate::error::{AdmissionError, Error, MemberError, detail};
-use crate::layers::{Optional, Quota};
+use crate::layers::Quota;
 use crate::message::Message;
 use crate::message::journal::{Did, Dids, Journal, Made, Saw};
 use crate::once::Once;
+use crate::optional::Optional;
 use crate::rejoin::{Again, AgainOp, Returned};
 use crate::state::counter;
 use crate::state::keys::KeyId;

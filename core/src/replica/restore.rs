@@ -2,9 +2,9 @@
 
 use super::Replica;
 use crate::error::{Error, MemberError};
-use crate::layers::GUESTS;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
+use crate::optional::GUESTS;
 use crate::state::join::Found;
 use crate::writer_id::{Space, WriterId};
 

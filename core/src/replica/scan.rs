@@ -9,8 +9,9 @@
 //! clocks find what changed meanwhile.
 
 use super::Replica;
-use crate::layers::{GUESTS, GuestPart, KeyedScan, Optional};
+use crate::layers::KeyedScan;
 use crate::message::Message;
+use crate::optional::{GUESTS, GuestPart, Optional};
 use crate::state::build::{Cursor, NOTHING};
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;

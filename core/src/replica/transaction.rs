@@ -5,9 +5,9 @@ use super::quota::Noted;
 use super::{QuotaHooks, Replica};
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, WriteError, detail};
-#[cfg(feature = "budgets")]
-use crate::layers::Optional;
 use crate::message::journal::Dids;
+#[cfg(feature = "budgets")]
+use crate::optional::Optional;
 use crate::state::counter::{self, Sum};
 use crate::state::keys::KeyId;
 use crate::state::operation::{Draft, Op};

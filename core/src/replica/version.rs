@@ -108,7 +108,7 @@ fn slot_version(state: &State, slot: &Slot) -> u64 {
 #[cfg(feature = "guests")]
 mod tests {
     use super::*;
-    use crate::layers::Optional;
+    use crate::optional::Optional;
     use crate::state::page::Row;
     use crate::state::slot::{Assignment, Expiry, Extra, Fold, Lift, Moved, Watermark, Withdrawal};
     use crate::writer_id::{Space, WriterId};

@@ -9,7 +9,7 @@
 
 use super::State;
 use super::keys::KeyIndex;
-use crate::layers::{GuestPart, MEMBERS, MemberPart, Optional};
+use crate::optional::{GuestPart, MEMBERS, MemberPart, Optional};
 use crate::state::page::Page;
 use alloc::vec::Vec;
 

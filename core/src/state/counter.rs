@@ -29,7 +29,7 @@
 //! [stable](crate::membership::stability#collection).
 
 use crate::bounds::{EXPIRED_MAX, EXPIRED_SLOTS_MAX};
-use crate::layers::{GUESTS, Optional};
+use crate::optional::{GUESTS, Optional};
 use crate::sort::sort_by;
 use crate::state::ends::drop_earlier;
 pub(crate) use crate::state::ends::{floor, is_open, judged};

@@ -4,7 +4,7 @@
 use super::counter::find;
 use super::slot::{Expired, Expiry, Slot, Stamp};
 use crate::expired::{Ended, Refresh, in_force};
-use crate::layers::{GUESTS, Optional};
+use crate::optional::{GUESTS, Optional};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

@@ -43,7 +43,7 @@ use super::page::{Column, Joined, PAGE, Row, bits};
 use super::slot::{Slot, Stamp, Withdrawal};
 use super::{State, counter, place};
 use crate::error::Error;
-use crate::layers::{GUESTS, MEMBERS, MemberPart, Optional};
+use crate::optional::{GUESTS, MEMBERS, MemberPart, Optional};
 use crate::sort::sort_by;
 use alloc::vec::Vec;
 use core::cmp::Ordering;

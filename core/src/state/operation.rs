@@ -15,7 +15,7 @@ use super::slot::{Assignment, NEVER, Slot};
 use super::{State, counter, place};
 use crate::bounds::EXPIRY_MAX;
 use crate::error::{Error, WriteError, detail};
-use crate::layers::GUESTS;
+use crate::optional::GUESTS;
 use alloc::vec::Vec;
 
 /// One operation on a counter.

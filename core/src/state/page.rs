@@ -8,7 +8,7 @@
 //! Everything else that a slot may have is rare, and lies beside the columns: lifetimes, watermarks, retired
 //! writers. So plain shards stay this small.
 
-use crate::layers::{GUESTS, MEMBERS};
+use crate::optional::{GUESTS, MEMBERS};
 use crate::state::changes::Touch;
 use crate::state::counter::find;
 use crate::state::slot::{Side, Slot};

@@ -8,7 +8,7 @@
 use super::State;
 use super::changes::StateMark;
 use super::keys::KeyIndex;
-use crate::layers::{Empty, MEMBERS, Optional};
+use crate::optional::{Empty, MEMBERS, Optional};
 use crate::recent::Recent;
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;

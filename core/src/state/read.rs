@@ -13,7 +13,7 @@ use super::{State, counter, place};
 #[cfg(feature = "members")]
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::Error;
-use crate::layers::GUESTS;
+use crate::optional::GUESTS;
 use crate::sort::sort_by;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;

@@ -21,7 +21,7 @@
 //! The [join](super::join) says which of two records of a kind wins. A retired writer is *absorbed* by its
 //! successor: these are two words for one event, seen from both ends.
 
-use crate::layers::{GuestPart, Optional};
+use crate::optional::{GuestPart, Optional};
 use crate::sheet::Sheet;
 use crate::state::page::Row;
 use crate::writer_id::WriterId;

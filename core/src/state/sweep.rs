@@ -5,7 +5,7 @@
 //! without them is here. This file says what is not needed then. All replicas sweep alike, so they come to
 //! equal slots, each in its own time. Nothing of a counter is swept beside an expiry that is not decided.
 
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::state::counter;
 use crate::state::slot::{Expiry, Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
 use crate::writer_id::WriterId;

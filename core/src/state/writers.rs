@@ -6,7 +6,7 @@ use super::State;
 use super::keys::KeyIndex;
 use super::page::{Column, OWN};
 use super::slot::{Stamp, absorption};
-use crate::layers::{MEMBERS, Optional};
+use crate::optional::{MEMBERS, Optional};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 

@@ -4,7 +4,7 @@
 //! and to all others when a peer brought news.
 
 use super::{Body, Digests, LINKS_FOR_EACH_MS, Link, Millis, SyncMachine};
-use crate::layers::MEMBERS;
+use crate::optional::MEMBERS;
 use crate::replica::Replica;
 use alloc::vec::Vec;
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 #[cfg(feature = "members")]
 use crate::error::MergeError;
 use crate::forks::{Contents, Evidence, Fault};
-use crate::layers::{Empty, GUESTS, MEMBERS, Optional};
+use crate::optional::{Empty, GUESTS, MEMBERS, Optional};
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;

@@ -5,8 +5,8 @@ use super::scope::{Scope, ScopeChecks};
 use super::{Link, Millis, PeerHello, Session, SyncMachine};
 use crate::bounds::AGENT_BYTES_MAX;
 #[cfg(feature = "members")]
-use crate::layers::Empty;
-use crate::layers::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
+use crate::optional::Empty;
+use crate::optional::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
 use crate::wire::{

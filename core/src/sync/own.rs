@@ -14,8 +14,8 @@ use super::{Body, Link, Millis, SyncMachine};
 #[cfg(feature = "guests")]
 use crate::bounds::OWN_WRITERS_MAX;
 use crate::error::Error;
-use crate::layers::{Empty, GUESTS, Optional};
 use crate::message::Message;
+use crate::optional::{Empty, GUESTS, Optional};
 use crate::replica::Replica;
 use crate::wire::{TAKES_NOTHING, TAKES_OWN};
 use crate::writer_id::WriterId;

@@ -4,7 +4,7 @@
 use super::scope::ScopeChecks;
 use super::{Body, Delta, Link, Millis, Pull, SyncMachine};
 use crate::bounds::{CHUNK_BYTES_TARGET, CHUNK_DOUBLINGS_MAX, FRAME_BYTES_MAX, RETURNS_SENT_MAX};
-use crate::layers::MEMBERS;
+use crate::optional::MEMBERS;
 use crate::replica::{Replica, Scan};
 use crate::state::vector::VersionVector;
 use crate::wire::encode;

@@ -10,9 +10,9 @@ use crate::bounds::KEYED_BYTES_MAX;
 #[cfg(feature = "members")]
 use crate::error::{DecodeError, Error};
 use crate::error::{Limited, Rule};
-use crate::layers::Optional;
 use crate::message::{KeyedAdd, KeyedOp, Message};
 use crate::once::Once;
+use crate::optional::Optional;
 use crate::state::slot::Stamp;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -5,12 +5,12 @@ use super::keyed::read_keyed;
 use super::side::{read_clock, read_stamp};
 use crate::bounds::{LIMIT_NAME_BYTES_MAX, LIMITS_MAX, MEMBERS_MAX};
 use crate::error::{DecodeError, Limited, MemberError, Rule, detail};
-use crate::layers::{GUESTS, MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::records::{
     Ack, Admit, Announce, Ballot, Configuration, Fence, Leave, Limit, MembershipRecord, Owner,
     Retired, Ruling, Statement, Vote,
 };
+use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::state::delta::Entry;
 use crate::state::slot::Stamp;
 use alloc::boxed::Box;

@@ -3,8 +3,8 @@
 use super::bytes::{Fail, Reader, put_varint, put_wide, unzigzag, zigzag};
 use crate::bounds::{EXPIRED_MAX, EXPIRED_SLOTS_MAX, EXPIRY_MAX};
 use crate::error::{DecodeError, Rule};
-use crate::layers::{GUESTS, Optional};
 use crate::message::Message;
+use crate::optional::{GUESTS, Optional};
 use crate::state::delta::{Entry, KeySide};
 use crate::state::page::Row;
 use crate::state::slot::{

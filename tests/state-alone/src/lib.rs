@@ -16,9 +16,8 @@ mod core_src {
     pub(crate) mod bounds;
     pub(crate) mod expired;
     pub(crate) mod hash;
-    #[path = "layers/optional.rs"]
-    pub(crate) mod layers;
     pub(crate) mod list;
+    pub(crate) mod optional;
     pub(crate) mod recent;
     pub(crate) mod sheet;
     pub(crate) mod sort;
@@ -31,7 +30,7 @@ mod core_src {
 
 pub(crate) use core_src::list::list;
 pub(crate) use core_src::{
-    bounds, expired, hash, layers, recent, sheet, sort, state, vector, writer_id,
+    bounds, expired, hash, optional, recent, sheet, sort, state, vector, writer_id,
 };
 
 /// The errors that these files make: of all boundaries, only the one of writes.

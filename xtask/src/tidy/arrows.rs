@@ -4,13 +4,14 @@
 use super::paths::{Named, Paths};
 
 /// Bounds, hashes, ids, errors: every folder may name these.
-const GROUND: [&str; 12] = [
+const GROUND: [&str; 13] = [
     "bounds",
     "error",
     "expired",
     "hash",
     "list",
     "once",
+    "optional",
     "recent",
     "reserved",
     "sheet",
@@ -35,17 +36,18 @@ fn layer_of(name: &str) -> Option<&'static str> {
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("bounds", &[]),
     ("hash", &[]),
-    ("list", &[]),
+    ("optional", &[]),
     ("reserved", &[]),
     ("sheet", &[]),
     ("sort", &[]),
+    ("list", &["optional"]),
     ("recent", &["sort"]),
     ("once", &["hash"]),
     // An error names a writer, and a name of a space can be refused: the two files are one unit.
-    ("error", &["bounds", "hash"]),
+    ("error", &["bounds", "hash", "optional"]),
     ("expired", &["error", "sort"]),
     ("vector", &["error", "hash", "list"]),
     ("state", &[]),
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(found("core/src/state.rs", "crate::KeyId"), 1);
         assert_eq!(found("core/src/state.rs", "type A = crate::KeyId;"), 1);
         assert_eq!(found("core/src/layers.rs", "use crate::wire::Frame;"), 1);
-        let taken = "use crate::layers::{GUESTS, QuotaMut};";
+        let taken = "use crate::layers::{State, QuotaMut};";
         assert_eq!(found("core/src/state/join.rs", taken), 1);
         assert_eq!(found("core/src/replica/ops.rs", taken), 0);
         assert_eq!(found("core/src/unheard_of/one.rs", ""), 1);

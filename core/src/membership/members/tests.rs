@@ -2,9 +2,9 @@
 
 use super::super::tests::*;
 use super::*;
-use crate::layers::Optional;
 use crate::membership::place::Predecessor;
 use crate::message::records::Intro;
+use crate::optional::Optional;
 use crate::replica::Replica;
 use crate::replica::collect::tests::space;
 use crate::state::vector::VersionVector;

@@ -5,14 +5,14 @@ mod checks;
 
 use super::*;
 use crate::error::AdmissionError;
-use crate::layers::Empty;
-use crate::layers::Optional;
 use crate::membership::admission::{ADMISSIONS_MAX, WriterStatus};
 use crate::membership::writer_state::WriterState;
 use crate::message::journal::{EarlierWriter, Journal};
 use crate::message::records::{
     Ack, Admit, Announce, Fence, Leave, MembershipRecord, Owner, Retired, Ruling,
 };
+use crate::optional::Empty;
+use crate::optional::Optional;
 use crate::state::delta::{Delta, Entry};
 use crate::writer_id::{Space, WriterId};
 use alloc::boxed::Box;

@@ -4,8 +4,8 @@
 
 use super::{Mark, OfEarlier, Push, Said};
 use crate::bounds::PUSH_BYTES_MAX;
-use crate::layers::{GUESTS, Optional};
 use crate::message::Message;
+use crate::optional::{GUESTS, Optional};
 use crate::replica::Replica;
 #[cfg(feature = "members")]
 use crate::sheet::Few;

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::Owner;
-use crate::layers::Optional;
 use crate::membership::stability::Quorum;
 use crate::message::Message;
 use crate::message::records::Ack;
 use crate::message::records::{Admit, Fence, Retired};
+use crate::optional::Optional;
 use crate::state::page::Row;
 use crate::state::page::{OWN, PAGE};
 use crate::state::slot::{

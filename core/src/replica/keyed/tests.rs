@@ -12,9 +12,9 @@ use crate::bounds::KEYED_BYTES_MAX;
 use crate::error::DecodeError;
 use crate::error::Limited;
 use crate::idempotency::KeyStatus;
-use crate::layers::Optional;
 use crate::message::KeyedAdd;
 use crate::message::records::Statement;
+use crate::optional::Optional;
 #[cfg(feature = "explore")]
 use crate::replica::IdempotencyLog;
 use crate::state::page::OWN;

@@ -1,7 +1,7 @@
 //! The parts of a message that a space with members accepts, by hand.
 
 use super::*;
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::replica::Mark;
 use crate::state::page::{OWN, PAGE, Row};
 use crate::state::slot::{Fold, Moved, Slot, Stamp, Watermark, Withdrawal};

@@ -5,9 +5,9 @@ mod earlier;
 
 use super::*;
 use crate::error::AdmissionError;
-use crate::layers::Empty;
 use crate::message::journal::{EarlierWriter, Saw};
 use crate::message::records::{Fence, Leave, Retired};
+use crate::optional::Empty;
 use crate::state::page::Row;
 use crate::state::slot::{Extra, Fold, Moved, Slot, Stamp, Watermark};
 use crate::{Space, VersionVector};

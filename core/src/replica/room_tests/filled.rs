@@ -4,11 +4,11 @@
 use super::*;
 use crate::bounds::*;
 use crate::error::{MemberError, QuotaError, WriteError};
-use crate::layers::Optional;
 use crate::ledger::account::LeaseId;
 use crate::ledger::sequence::{Piece, SequenceKey};
 use crate::message::KeyedAdd;
 use crate::once::Once;
+use crate::optional::Optional;
 use crate::quota::budget::Flow;
 use crate::sync::Party;
 use crate::wire::Encode;

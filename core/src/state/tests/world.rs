@@ -10,7 +10,7 @@ use super::super::sweep::sweep;
 use super::super::vector::VersionVector;
 use super::super::*;
 use crate::hash::{SplitMix64, mix};
-use crate::layers::GUESTS;
+use crate::optional::GUESTS;
 use alloc::format;
 use alloc::string::String;
 

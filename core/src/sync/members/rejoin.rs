@@ -1,9 +1,9 @@
 //! Rejoin: a replica that can't go on begins again from a member's whole state, under a fresh writer.
 
 use super::ComingBack;
-use crate::layers::{MEMBERS, Optional};
 use crate::message::Message;
 use crate::message::journal::EarlierWriter;
+use crate::optional::{MEMBERS, Optional};
 use crate::replica::Replica;
 use crate::sync::{Body, Link, Millis, Output, SyncMachine};
 use crate::wire::Last;

@@ -1,6 +1,6 @@
 //! Silent guests: guests that a member sponsors and from which it receives nothing.
 
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::replica::Replica;
 use crate::sort::sort;
 use crate::sync::{Millis, SyncMachine};

@@ -8,8 +8,8 @@ mod whole;
 
 use super::*;
 use crate::error::{AdmissionError, LinkError, MergeError, Missing};
-use crate::layers::GuestPart;
 use crate::message::records::{Announce, MembershipRecord, Statement};
+use crate::optional::GuestPart;
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
 use crate::sync::{Input, PeerHello, SyncConfig};

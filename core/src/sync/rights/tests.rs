@@ -5,10 +5,10 @@ mod slots;
 use super::super::pull::tests::{End, full};
 use super::*;
 use crate::error::ScopeError;
-use crate::layers::GuestPart;
 use crate::message::KeyedOp;
 use crate::message::records::{Ack, Announce, Leave};
 use crate::once::Once;
+use crate::optional::GuestPart;
 use crate::replica::Scan;
 use crate::state::delta::Entry;
 use crate::state::slot::{

@@ -3,8 +3,8 @@
 use super::super::pull::tests::{End, id};
 use super::super::{Body, Input, PeerScope, Pull, Role};
 use crate::bounds::{FRAME_BYTES_MAX, RETURNS_SENT_MAX, WRITERS_MAX};
-use crate::layers::Optional;
 use crate::message::Message;
+use crate::optional::Optional;
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
 use crate::sync::{Link, Output};

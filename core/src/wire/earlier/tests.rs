@@ -3,9 +3,9 @@
 use super::super::bytes::read_all;
 use super::*;
 use crate::error::{DecodeError, Error};
-use crate::layers::Empty;
 use crate::message::records::Intro;
 use crate::once::Once;
+use crate::optional::Empty;
 use alloc::vec;
 
 fn did(key: &str, op: Op, saw: &[(u8, u64, i128)]) -> Did {

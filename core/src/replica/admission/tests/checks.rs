@@ -3,9 +3,9 @@
 use super::*;
 use crate::bounds::WRITERS_MERGED_MAX;
 use crate::error::{AdmissionError, MergeError, WriteError};
-use crate::layers::Optional;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{HEARD, MembershipRecord};
+use crate::optional::Optional;
 use crate::state::delta::Entry;
 
 const ONE: (u32, u64, u64) = (1, 10, 10);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::WriterId;
 use crate::idempotency::log::{ABSORBED, UNSURE};
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::state::page::OWN;
 
 const FRESH: WriterId = WriterId::from_bytes([77; 16]);

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::idempotency::Instance;
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::state::counter;
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{Extra, Slot, Stamp, Withdrawal};

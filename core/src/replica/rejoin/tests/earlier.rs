@@ -3,9 +3,9 @@
 use super::*;
 use crate::Journal;
 use crate::Mark;
-use crate::layers::Empty;
 use crate::message::Message;
 use crate::message::records::{Admit, Announce, Fence, Intro, Leave, Owner, Statement};
+use crate::optional::Empty;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
 use crate::state::vector::VersionVector;

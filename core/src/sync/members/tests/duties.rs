@@ -1,7 +1,7 @@
 //! Whom a member waits for, and when it collects.
 
 use super::*;
-use crate::layers::Empty;
+use crate::optional::Empty;
 use crate::sync::members::silent::EMPTY_LEASE_MS;
 use crate::wire::Digests;
 

@@ -672,7 +672,7 @@ fn a_guest_whose_state_has_a_buried_writer_comes_back_once() {
             successor,
         };
         membership.note(state, number, Statement::Fence(fence));
-        let mut journal = <crate::Journal as crate::layers::Empty>::EMPTY;
+        let mut journal = <crate::Journal as crate::optional::Empty>::EMPTY;
         (journal.writer, journal.open) = (Some(writer), 3);
         rejoin.keep_earlier(EarlierWriter::new(writer, journal));
         end
