@@ -22,7 +22,7 @@
 use crate::bounds::TOKEN_WRITERS_MAX;
 #[cfg(feature = "tokens")]
 use crate::error::{Error, TokenError, detail};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::message::records::Owner;

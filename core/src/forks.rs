@@ -33,7 +33,7 @@
 
 use crate::bounds::FAULTS_KEPT_MAX;
 use crate::hash::{fold, hash_bytes};
-use crate::layers::State;
+use crate::indexed_state::State;
 #[cfg(feature = "members")]
 use crate::message::Message;
 use crate::optional::{Empty, MEMBERS, MemberPart, Optional};

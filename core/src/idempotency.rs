@@ -113,9 +113,8 @@ pub use view::{Keyed, KeyedMut};
 /// compile.
 const _: () = {
     use crate::error::Error;
-    use crate::layers::{
-        IdempotencyLog as Log, KeyedMark, KeyedOps, KeyedScan, Known, Made, State,
-    };
+    use crate::indexed_state::State;
+    use crate::layers::{IdempotencyLog as Log, KeyedMark, KeyedOps, KeyedScan, Known, Made};
     use crate::membership::{Membership, admission::Forgotten, stability::Quorum};
     use crate::message::Message;
     use crate::once::Once;

@@ -4,16 +4,6 @@
 //! This file is the one exception to the arrows between folders: it names the layers from which it chooses, and
 //! every folder may name it. By it, and only by it, a replica meets its quota, which is a layer above.
 
-/// The index by which the layers above find keys.
-#[cfg(feature = "budgets")]
-pub(crate) type Index = crate::ledger::index::QuotaIndex;
-/// The index by which the layers above find keys.
-#[cfg(not(feature = "budgets"))]
-pub(crate) type Index = crate::state::keys::NoIndex;
-
-/// The state of a replica, with that index.
-pub(crate) type State = crate::state::State<Index>;
-
 /// The layer of budgets, leases, sequences and rate limits.
 #[cfg(feature = "budgets")]
 pub(crate) type Quota = crate::quota::Quota;

@@ -190,9 +190,10 @@
 //! | `layers` | which layers a build has, chosen at one place |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
+//! | `ledger/` | the keys of budgets, leases, sequences and rate limits |
+//! | `indexed_state` | the state of a replica in this build: with the index of the keys of `ledger`, or with none |
 //! | `forks` | one writer, one clock, two contents: how that shows |
 //! | `membership/` | who counts, who has seen what, what is stable, who takes over |
-//! | `ledger/` | the keys of budgets, leases, sequences and rate limits |
 //! | `wire/` | bytes: version 1 of the format, which `docs/protocol.md` specifies |
 //! | `rejoin/` | how a replica that was passed over goes on under a fresh writer |
 //! | `idempotency/` | which operations were made under which key, and the exact withdrawal of duplicates |
@@ -218,6 +219,7 @@ mod expired;
 mod forks;
 mod hash;
 mod idempotency;
+mod indexed_state;
 #[cfg(feature = "json")]
 mod json;
 mod layers;

@@ -78,7 +78,7 @@ mod rights;
 
 use crate::error::{Error, QuotaError};
 use crate::forks::ForkLog;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::ledger::account::is_reserved;
 use crate::membership::Membership;
 use crate::message::Message;

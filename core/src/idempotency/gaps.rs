@@ -6,7 +6,7 @@
 //! the member gives the gap up.
 
 use super::log::IdempotencyLog;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;

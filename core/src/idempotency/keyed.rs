@@ -8,7 +8,7 @@ use super::log::IdempotencyLog;
 use crate::error::Error;
 use crate::idempotency::log::{ABSORBED, UNSURE};
 use crate::idempotency::{Asker, Instance, KeyedBounds};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;

@@ -1,7 +1,7 @@
 //! The null object of the log, for a program that is never a member: it remembers no keys.
 
 use crate::error::Error;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::membership::stability::Quorum;

@@ -3,7 +3,8 @@
 #[cfg(feature = "members")]
 use super::{KeyStatus, KeyedBounds};
 use crate::error::Error;
-use crate::layers::{IdempotencyLog, State};
+use crate::indexed_state::State;
+use crate::layers::IdempotencyLog;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::once::Once;

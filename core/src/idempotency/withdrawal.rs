@@ -3,7 +3,7 @@
 use super::log::IdempotencyLog;
 use super::log::{ABSORBED, UNSURE};
 use crate::error::Error;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::message::KeyedAdd;
 use crate::once::Once;

@@ -5,7 +5,7 @@
 
 use super::Membership;
 use crate::bounds::RETURNS_MAX;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::message::Message;
 use crate::optional::{GUESTS, Optional};
 use crate::sort::sort;

@@ -6,7 +6,7 @@
 
 use super::Membership;
 use super::admission::Forgotten;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::message::Message;
 use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::sort::sort;

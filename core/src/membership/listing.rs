@@ -1,7 +1,7 @@
 //! Views of a space with members, for people: who the members are, and what became of each writer.
 
 use super::Membership;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::place::Predecessor;
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Limit, Owner};

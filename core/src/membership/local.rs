@@ -2,7 +2,7 @@
 
 use super::Membership;
 use super::table::{Sponsored, WriterTable};
-use crate::layers::State;
+use crate::indexed_state::State;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

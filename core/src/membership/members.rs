@@ -9,7 +9,7 @@
 
 use super::Membership;
 use crate::error::{Error, MemberError, WriteError, detail};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{

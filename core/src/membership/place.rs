@@ -14,7 +14,7 @@
 //! [votes](super::Membership::has_vote) once enough others have acknowledged it.
 
 use super::Membership;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::message::records::Owner;
 use crate::optional::{MEMBERS, Optional};
 use crate::state::page::OWN;

@@ -7,7 +7,7 @@
 
 use super::Membership;
 use crate::error::Error;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::message::records::{Configuration, MembershipRecord, Owner, Statement};
 use crate::optional::{GUESTS, Optional};
 use crate::sheet::Sheet;

@@ -8,7 +8,7 @@
 //! successor's total took over, and a read subtracts it from what the retired slot comes to.
 
 use super::Membership;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{Admit, Fence, SUCCESSORS_MAX, Statement};
 use crate::optional::Optional;

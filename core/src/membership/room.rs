@@ -20,7 +20,7 @@
 use super::Membership;
 use crate::bounds::{WRITERS_MAX, WRITERS_MERGED_MAX, WRITERS_TOLD_MAX};
 use crate::error::{Error, WriteError, detail};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::writer_id::WriterId;
 
 /// Whether the replica checks its own start. A page merges only messages that leave room for its writer, and

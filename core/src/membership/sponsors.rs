@@ -7,7 +7,7 @@
 
 use super::Membership;
 use crate::error::{AdmissionError, Error, MemberError, detail};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::Message;

@@ -80,7 +80,7 @@
 //! - `nothing_is_collected_before_it_was_pushed` in `core/src/sync/members/tests/duties.rs`.
 //! - `core/src/replica/collect/tests/sponsors.rs`: guests that come and go put off nothing for ever.
 
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;

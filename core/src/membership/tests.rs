@@ -2,7 +2,7 @@
 
 use super::Membership;
 use super::writer_state::WriterState;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::message::records::{
     Ack, Admit, Announce, Configuration, Fence, Leave, MembershipRecord, Owner, Retired, Statement,
 };

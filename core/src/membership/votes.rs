@@ -14,7 +14,7 @@
 use super::Membership;
 use crate::bounds::MEMBERS_MAX;
 use crate::error::{Error, MemberError, detail};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::message::records::{Ballot, Configuration, Limit, Owner, Ruling, Statement, Vote};
 use crate::optional::Optional;
 use crate::sort::sort;

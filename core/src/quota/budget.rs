@@ -16,7 +16,7 @@
 
 use super::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::error::{Error, MemberError, QuotaError, Short};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::ledger::Holding;
 use crate::ledger::account::{
     Account, Kind, LeaseId, LeaseKey, Part, budget_name, check_leased_name, check_name, is_reserved,

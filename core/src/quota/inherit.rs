@@ -17,7 +17,7 @@
 use super::period::is_over;
 use super::{QuotaMut, QuotaRef};
 use crate::error::Error;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::ledger::account::Account;
 use crate::ledger::period::{PeriodKey, rights_key};
 use crate::ledger::sequence::SequenceKey;

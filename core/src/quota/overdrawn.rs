@@ -3,7 +3,7 @@
 
 use super::period::is_over;
 use crate::forks::{Evidence, Fault, ForkLog};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::ledger::account::{Account, is_reserved};
 use crate::ledger::period::PeriodKey;
 use crate::ledger::sequence::SequenceKey;

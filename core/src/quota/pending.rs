@@ -6,7 +6,7 @@
 //! before it acknowledges.
 
 use super::{Quota, QuotaRef};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::ledger::account::Account;
 use crate::membership::Membership;
 use crate::state::counter;

@@ -3,7 +3,7 @@
 
 use super::Rejoin;
 use crate::hash::hash_bytes;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::message::journal::Journal;
 use crate::message::records::Intro;

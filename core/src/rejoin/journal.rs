@@ -1,7 +1,7 @@
 //! The journal: own transactions that are unconfirmed, with what their cancels saw.
 
 use super::Rejoin;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::message::journal::{Did, Dids, Journal, Saw};
 use crate::message::records::Configuration;

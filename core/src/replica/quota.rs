@@ -6,7 +6,8 @@ use super::Replica;
 use super::Transaction;
 use crate::error::Error;
 use crate::forks::ForkLog;
-use crate::layers::{Quota, State};
+use crate::indexed_state::State;
+use crate::layers::Quota;
 #[cfg(feature = "budgets")]
 use crate::layers::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::membership::Membership;

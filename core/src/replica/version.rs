@@ -2,7 +2,7 @@
 
 use super::Replica;
 use crate::hash::{fold, hash_bytes};
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::state::slot::{RankedAssignment, Slot, Stamp};
 
 impl Replica {

@@ -36,7 +36,7 @@ fn layer_of(name: &str) -> Option<&'static str> {
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 27] = [
     ("bounds", &[]),
     ("hash", &[]),
     ("optional", &[]),
@@ -52,15 +52,29 @@ const ARROWS: [(&str, &[&str]); 26] = [
     ("vector", &["error", "hash", "list"]),
     ("state", &[]),
     ("message", &["state"]),
-    ("forks", &["message", "state"]),
-    ("membership", &["message", "state"]),
     ("ledger", &["message", "state"]),
+    ("indexed_state", &["ledger", "state"]),
+    ("forks", &["indexed_state", "message", "state"]),
+    ("membership", &["indexed_state", "message", "state"]),
     ("wire", &["forks", "ledger", "message", "state"]),
-    ("rejoin", &["membership", "message", "state"]),
-    ("idempotency", &["membership", "message", "state", "wire"]),
+    (
+        "rejoin",
+        &["indexed_state", "membership", "message", "state"],
+    ),
+    (
+        "idempotency",
+        &["indexed_state", "membership", "message", "state", "wire"],
+    ),
     (
         "consistency",
-        &["membership", "message", "rejoin", "state", "wire"],
+        &[
+            "indexed_state",
+            "membership",
+            "message",
+            "rejoin",
+            "state",
+            "wire",
+        ],
     ),
     (
         "replica",
@@ -68,6 +82,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "consistency",
             "forks",
             "idempotency",
+            "indexed_state",
             "membership",
             "message",
             "rejoin",
@@ -79,6 +94,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
         "quota",
         &[
             "forks",
+            "indexed_state",
             "ledger",
             "membership",
             "message",
@@ -103,10 +119,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
         ],
     ),
     ("json", &["replica", "state"]),
-    (
-        LAYERS,
-        &["idempotency", "ledger", "quota", "replica", "state", "sync"],
-    ),
+    (LAYERS, &["idempotency", "quota", "replica", "sync"]),
 ];
 
 /// The unit in the table that a folder belongs to.
@@ -194,7 +207,7 @@ mod tests {
         assert_eq!(found("core/src/state.rs", "crate::KeyId"), 1);
         assert_eq!(found("core/src/state.rs", "type A = crate::KeyId;"), 1);
         assert_eq!(found("core/src/layers.rs", "use crate::wire::Frame;"), 1);
-        let taken = "use crate::layers::{State, QuotaMut};";
+        let taken = "use crate::layers::QuotaMut;";
         assert_eq!(found("core/src/state/join.rs", taken), 1);
         assert_eq!(found("core/src/replica/ops.rs", taken), 0);
         assert_eq!(found("core/src/unheard_of/one.rs", ""), 1);

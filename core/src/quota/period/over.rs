@@ -7,7 +7,7 @@
 
 use crate::bounds::{SKEW_MS_MAX, TRANSACTION_OPS_MAX};
 use crate::error::Error;
-use crate::layers::State;
+use crate::indexed_state::State;
 use crate::quota::{QuotaMut, QuotaRef};
 use crate::state::keys::KeyId;
 use crate::state::operation::Op;
