@@ -94,7 +94,7 @@ pub(crate) mod keyed;
 #[cfg(feature = "members")]
 pub(crate) mod log;
 #[cfg(not(feature = "members"))]
-pub(crate) mod none;
+mod none;
 #[cfg(feature = "members")]
 pub(crate) mod shares;
 mod view;
@@ -109,18 +109,28 @@ pub(crate) use log::Instance;
 pub use shares::{Asker, KeyedBounds, Party};
 pub use view::{Keyed, KeyedMut};
 
+/// The log of idempotency keys, and what marks and scans of it remember.
+#[cfg(feature = "members")]
+pub(crate) use self::{
+    keyed::{KeyedMark, KeyedOps, KeyedScan, Known, Made},
+    log::IdempotencyLog,
+};
+/// The null objects in a program that is never a member: it remembers no keys.
+#[cfg(not(feature = "members"))]
+pub(crate) use none::{IdempotencyLog, KeyedMark, KeyedOps, KeyedScan, Known, Made};
+
 /// Functions of both logs, with their signatures, so that the two stay alike. A log that differs does not
 /// compile.
 const _: () = {
     use crate::error::Error;
     use crate::indexed_state::State;
-    use crate::layers::{IdempotencyLog as Log, KeyedMark, KeyedOps, KeyedScan, Known, Made};
     use crate::membership::{Membership, admission::Forgotten, stability::Quorum};
     use crate::message::Message;
     use crate::once::Once;
     use crate::state::{keys::KeyId, slot::Slot};
     use crate::writer_id::WriterId;
 
+    type Log = IdempotencyLog;
     type Withdrawn<'a> = &'a mut dyn FnMut(KeyId, (WriterId, u64));
     type Step = (KeyedOps, bool);
 

@@ -11,26 +11,5 @@ pub(crate) type Quota = crate::quota::Quota;
 #[cfg(not(feature = "budgets"))]
 pub(crate) type Quota = crate::replica::NoQuota;
 
-/// The null objects in a program that is never a member: it remembers no keys.
-#[cfg(not(feature = "members"))]
-pub(crate) use crate::idempotency::none::{
-    IdempotencyLog, KeyedMark, KeyedOps, KeyedScan, Known, Made,
-};
-/// The log of idempotency keys, and what marks and scans of it remember.
-#[cfg(feature = "members")]
-pub(crate) use crate::idempotency::{
-    keyed::{KeyedMark, KeyedOps, KeyedScan, Known, Made},
-    log::IdempotencyLog,
-};
-
 #[cfg(feature = "budgets")]
 pub(crate) use crate::quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
-
-// The checks of peers of limited rights are traits of the machine, in `sync/rights.rs` and `sync/shares.rs`. A
-// program that is never a member has none.
-#[cfg(not(feature = "members"))]
-impl crate::sync::scope::ScopeChecks for crate::sync::SyncMachine {
-    type Scope = crate::sync::scope::NoScope;
-}
-#[cfg(not(feature = "members"))]
-impl crate::sync::scope::WriterShares for crate::sync::SyncMachine {}

@@ -66,7 +66,7 @@ mod pull;
 mod push;
 #[cfg(feature = "members")]
 mod rights;
-pub(crate) mod scope;
+mod scope;
 mod serve;
 #[cfg(feature = "members")]
 mod shares;

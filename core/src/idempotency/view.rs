@@ -1,10 +1,10 @@
 //! The idempotency log of a replica, as a caller reads and bounds it.
 
+use super::IdempotencyLog;
 #[cfg(feature = "members")]
 use super::{KeyStatus, KeyedBounds};
 use crate::error::Error;
 use crate::indexed_state::State;
-use crate::layers::IdempotencyLog;
 use crate::membership::Membership;
 #[cfg(feature = "members")]
 use crate::once::Once;

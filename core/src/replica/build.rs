@@ -3,7 +3,7 @@
 mod since;
 
 use super::Replica;
-use crate::layers::{KeyedMark, KeyedOps, KeyedScan};
+use crate::idempotency::{KeyedMark, KeyedOps, KeyedScan};
 use crate::message::records::MembershipRecord;
 use crate::message::{KeyedOp, Message};
 use crate::optional::{GUESTS, GuestPart, MEMBERS, Optional};

@@ -29,7 +29,7 @@
 //! [`Membership::merge_memory`]: crate::membership::Membership::merge_memory
 //! [`State::install`]: crate::state::State::install
 //! [`State::normalize`]: crate::state::State::normalize
-//! [`IdempotencyLog::merge_keyed`]: crate::layers::IdempotencyLog::merge_keyed
+//! [`IdempotencyLog::merge_keyed`]: crate::idempotency::IdempotencyLog::merge_keyed
 //! [`ForkLog::report_all`]: crate::forks::ForkLog::report_all
 
 use super::quota::Accounts;

@@ -9,7 +9,7 @@
 //! clocks find what changed meanwhile.
 
 use super::Replica;
-use crate::layers::KeyedScan;
+use crate::idempotency::KeyedScan;
 use crate::message::Message;
 use crate::optional::{GUESTS, GuestPart, Optional};
 use crate::state::build::{Cursor, NOTHING};

@@ -2,7 +2,7 @@
 //!
 //! The machine asks two traits. A program that may be a member has [rights](super::rights) and
 //! [shares](super::shares). A page is at its own node, or at other pages of its user, and takes their word.
-//! It limits nobody: each check does by default what is right for it, and `layers.rs` chooses that.
+//! It limits nobody: each check does by default what is right for it.
 
 use super::{Body, Link, Millis, SyncMachine};
 use crate::error::Error;
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 pub(super) type Scope = <SyncMachine as ScopeChecks>::Scope;
 
 /// The bounds on what peers of limited rights may send, and on what counts.
-pub(crate) trait ScopeChecks {
+pub(super) trait ScopeChecks {
     /// The scope of a peer of limited rights.
     type Scope;
 
@@ -95,7 +95,7 @@ pub(crate) trait ScopeChecks {
 }
 
 /// The count of writers by peer, so that no peer uses up all room for writers.
-pub(crate) trait WriterShares {
+pub(super) trait WriterShares {
     /// Rejects `more` further writers of a link's peer if a share of the peer is used up.
     ///
     /// # Errors
@@ -147,4 +147,12 @@ pub(crate) trait WriterShares {
 /// The scope of a peer in a program that limits none: there is no such scope.
 #[cfg(not(feature = "members"))]
 #[derive(Clone)]
-pub(crate) enum NoScope {}
+pub(super) enum NoScope {}
+
+#[cfg(not(feature = "members"))]
+impl ScopeChecks for SyncMachine {
+    type Scope = NoScope;
+}
+
+#[cfg(not(feature = "members"))]
+impl WriterShares for SyncMachine {}

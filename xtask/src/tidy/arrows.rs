@@ -27,8 +27,6 @@ const LAYERS: &str = "layers";
 /// The layer of which `layers` hands out a name, if that is one that not everybody may have.
 fn layer_of(name: &str) -> Option<&'static str> {
     match name {
-        "IdempotencyLog" | "Known" | "Made" => Some("idempotency"),
-        _ if name.starts_with("Keyed") => Some("idempotency"),
         _ if name.starts_with("Quota") => Some("quota"),
         _ => None,
     }
@@ -119,7 +117,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
         ],
     ),
     ("json", &["replica", "state"]),
-    (LAYERS, &["idempotency", "quota", "replica", "sync"]),
+    (LAYERS, &["quota", "replica"]),
 ];
 
 /// The unit in the table that a folder belongs to.

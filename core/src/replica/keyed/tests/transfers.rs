@@ -1,8 +1,8 @@
 //! How many keys are told at a time, to whom, and again to a store if they come later.
 
 use super::*;
+use crate::idempotency::KeyedMark;
 use crate::idempotency::keyed::OP_BYTES;
-use crate::layers::KeyedMark;
 use crate::replica::Scan;
 use crate::wire::Encode;
 use crate::{Mark, Message, WriterId};
