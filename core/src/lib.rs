@@ -171,9 +171,9 @@
 //!
 //! # Where things are
 //! Each folder or file of `core/src` in this table is one layer, or a part of the ground below all layers. A
-//! layer names the ground, and layers that come earlier in the table. `layers` is the exception: it chooses
-//! which layers a build has, so it names those, and everybody may name it. By it `replica` meets `quota`,
-//! which is above. `xtask/src/tidy/arrows.rs` has the arrows, and `cargo xtask check` holds them.
+//! layer names the ground, and layers that come earlier in the table. One file is the exception: a replica owns
+//! its quota, a layer above, so `replica/quota.rs` names `quota`. That is the only circle between folders.
+//! `xtask/src/tidy/arrows.rs` has the arrows, and `cargo xtask check` holds them.
 //!
 //! The module page of a layer says what the layer adds, what it guarantees, and which paper it follows.
 //! `cargo doc --document-private-items` shows these pages, and makes links of the following names.
@@ -187,7 +187,6 @@
 //! | folder or file | holds |
 //! |---|---|
 //! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `recent`, `vector`, `expired`, `writer_id`, `once`, `optional`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends, the null object of a part that a program lacks; they name no layer |
-//! | `layers` | which layers a build has, chosen at one place |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
 //! | `ledger/` | the keys of budgets, leases, sequences and rate limits |
@@ -222,7 +221,6 @@ mod idempotency;
 mod indexed_state;
 #[cfg(feature = "json")]
 mod json;
-mod layers;
 #[cfg(feature = "budgets")]
 mod ledger;
 mod list;

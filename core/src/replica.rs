@@ -68,8 +68,6 @@ pub(crate) use build::Push;
 pub use fork::ForksMut;
 pub use members::MembersMut;
 pub use merge::Merged;
-#[cfg(not(feature = "budgets"))]
-pub(crate) use quota::NoQuota;
 pub(crate) use quota::QuotaHooks;
 pub use rejoin::RejoinMut;
 pub(crate) use scan::Scan;
@@ -82,10 +80,8 @@ pub use transaction::Transaction;
 use crate::consistency::Consistency;
 use crate::error::{Error, WriteError, detail};
 use crate::forks::{ForkLog, Forks};
-use crate::idempotency::IdempotencyLog;
-use crate::idempotency::{Keyed, KeyedMut};
+use crate::idempotency::{IdempotencyLog, Keyed, KeyedMut};
 use crate::indexed_state::State;
-use crate::layers::Quota;
 use crate::membership::Membership;
 use crate::membership::listing::Members;
 use crate::optional::MemberPart;
@@ -98,6 +94,7 @@ use crate::state::page::Shard;
 use crate::state::vector::VersionVector;
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
+use quota::Quota;
 
 /// One copy of a space's state, written under one writer id.
 ///

@@ -4,9 +4,9 @@
 //! read subtracts the same amount from the retired slot ([`counter`]). A writer is ready once its end is
 //! certain, and once its keyed transactions are [stable](crate::membership::stability).
 
+use super::quota::Quota;
 use super::{MembersMut, QuotaHooks, Replica};
 use crate::error::Error;
-use crate::layers::Quota;
 use crate::membership::writer_state::WriterState;
 use crate::message::records::{Retired, Statement};
 use crate::sort::sort;

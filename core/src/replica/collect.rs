@@ -1,8 +1,8 @@
 //! Collection, as a member performs it in each round of its duties, and the clearing of a replica.
 //! [The rule and the argument](crate::membership::stability#collection) stand with stability.
 
+use super::quota::Quota;
 use super::{Mark, MembersMut, QuotaHooks, Replica};
-use crate::layers::Quota;
 use crate::membership::Membership;
 use crate::membership::stability::Quorum;
 use crate::optional::{GUESTS, MEMBERS, Optional};

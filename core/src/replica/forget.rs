@@ -1,7 +1,7 @@
 //! Forgetting retired writers: their stamps become their successors', and their numbers are free.
 
+use super::quota::Quota;
 use super::{QuotaHooks, Replica};
-use crate::layers::Quota;
 use crate::membership::stability::Quorum;
 use crate::message::records::Retired;
 use crate::optional::MEMBERS;

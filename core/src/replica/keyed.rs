@@ -1,9 +1,9 @@
 //! Operations under idempotency keys, as a replica makes them and as callers request them.
 
+use super::quota::Quota;
 use super::{QuotaHooks, Replica, Transaction};
 use crate::error::Error;
 use crate::idempotency::Asker;
-use crate::layers::Quota;
 use crate::once::Once;
 use crate::state::keys::KeyId;
 use crate::state::operation::Draft;

@@ -32,10 +32,9 @@
 //! [`IdempotencyLog::merge_keyed`]: crate::idempotency::IdempotencyLog::merge_keyed
 //! [`ForkLog::report_all`]: crate::forks::ForkLog::report_all
 
-use super::quota::Accounts;
+use super::quota::{Accounts, Quota};
 use super::{QuotaHooks, Replica};
 use crate::error::{DecodeError, Error, Rule, detail};
-use crate::layers::Quota;
 use crate::membership::admission::{Forgotten, forgotten_in};
 use crate::message::Message;
 use crate::optional::GUESTS;

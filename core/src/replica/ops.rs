@@ -1,9 +1,9 @@
 //! Local operations beyond a plain add: cancels, expiries, transactions.
 
+use super::quota::Quota;
 use super::{QuotaHooks, Replica};
 use crate::bounds::TRANSACTION_OPS_MAX;
 use crate::error::{Error, WriteError, detail};
-use crate::layers::Quota;
 use crate::message::journal::Dids;
 use crate::optional::Optional;
 use crate::state::counter;

@@ -1,5 +1,9 @@
 //! The points at which a replica calls the quota that stands above it, and the null object of a program
 //! without one.
+//!
+//! A replica owns its quota, and a quota makes transactions of the replica. So the two name each other, and
+//! theirs is the one circle between folders of core. This file alone names the layer above. All else in
+//! `replica` knows the quota as [`Quota`], by the hooks of [`QuotaHooks`].
 
 use super::Replica;
 #[cfg(feature = "budgets")]
@@ -7,19 +11,25 @@ use super::Transaction;
 use crate::error::Error;
 use crate::forks::ForkLog;
 use crate::indexed_state::State;
-use crate::layers::Quota;
-#[cfg(feature = "budgets")]
-use crate::layers::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::membership::Membership;
 use crate::message::Message;
 use crate::message::journal::Did;
 use crate::message::records::Owner;
+#[cfg(feature = "budgets")]
+use crate::quota::{QuotaMut, QuotaPreview, QuotaRef, QuotaTransaction};
 use crate::state::keys::KeyId;
 #[cfg(feature = "members")]
 use crate::state::operation::Draft;
 #[cfg(feature = "budgets")]
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
+
+/// The layer of budgets, leases, sequences and rate limits.
+#[cfg(feature = "budgets")]
+pub(crate) type Quota = crate::quota::Quota;
+/// The null object in a program without them.
+#[cfg(not(feature = "budgets"))]
+pub(crate) type Quota = NoQuota;
 
 /// The notes that a transaction keeps for the quota until its commit.
 pub(crate) type Noted = <Quota as QuotaHooks>::Noted;

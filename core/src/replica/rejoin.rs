@@ -1,9 +1,9 @@
 //! Rejoin: beginning again under a fresh writer, and making unconfirmed transactions again.
 //! [The rules](crate::rejoin) stand with the parts.
 
+use super::quota::Quota;
 use super::{QuotaHooks, Replica};
 use crate::error::{AdmissionError, Error, MemberError, detail};
-use crate::layers::Quota;
 use crate::message::Message;
 use crate::message::journal::{Did, Dids, Journal, Made, Saw};
 use crate::once::Once;

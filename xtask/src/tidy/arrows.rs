@@ -2,6 +2,7 @@
 //! read a folder without those that come later in the table.
 
 use super::paths::{Named, Paths};
+use std::path::Path;
 
 /// Bounds, hashes, ids, errors: every folder may name these.
 const GROUND: [&str; 13] = [
@@ -20,21 +21,13 @@ const GROUND: [&str; 13] = [
     "writer_id",
 ];
 
-/// The one exception: this file chooses the layers of a build, so it names them, and every folder may name it.
-/// By it, and only by it, a replica meets its quota.
-const LAYERS: &str = "layers";
-
-/// The layer of which `layers` hands out a name, if that is one that not everybody may have.
-fn layer_of(name: &str) -> Option<&'static str> {
-    match name {
-        _ if name.starts_with("Quota") => Some("quota"),
-        _ => None,
-    }
-}
+/// The one arrow from below to above: a replica owns its quota, and calls it by hooks. This file alone names
+/// that layer, and the layer names the replica. So these two folders have a circle, and no others have one.
+const UPWARD: (&str, &str) = ("core/src/replica/quota.rs", "quota");
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("bounds", &[]),
     ("hash", &[]),
     ("optional", &[]),
@@ -117,7 +110,6 @@ const ARROWS: [(&str, &[&str]); 27] = [
         ],
     ),
     ("json", &["replica", "state"]),
-    (LAYERS, &["quota", "replica"]),
 ];
 
 /// The unit in the table that a folder belongs to.
@@ -131,9 +123,8 @@ fn unit(folder: &str) -> &str {
 /// Whether a folder may name another one.
 fn may_name(from: &str, to: &str) -> bool {
     let row = ARROWS.iter().find(|it| it.0 == from);
-    let is_above_ground = !GROUND.contains(&from) && from != LAYERS;
+    let is_above_ground = !GROUND.contains(&from);
     to == from
-        || to == LAYERS
         || is_above_ground && GROUND.contains(&to)
         || row.is_some_and(|it| it.1.contains(&to))
 }
@@ -152,21 +143,13 @@ fn wrong(
     }: &Named,
 ) -> Option<String> {
     let from = unit(from.as_deref()?);
-    let place = format!("{}:{line}", file.display());
     let to = &path[0];
-    if !may_name(from, unit(to)) {
-        return Some(format!(
-            "{place}: `{from}` may not name `{to}`: arrows between folders of core run one way \
-             (xtask/src/tidy/arrows.rs)"
-        ));
-    }
-    let taken = path.get(1).filter(|_| to == LAYERS)?;
-    let layer = layer_of(taken)?;
-    let is_exception = from == "replica" && layer == "quota";
-    (!is_exception && !may_name(from, layer)).then(|| {
+    let is_exception = file == Path::new(UPWARD.0) && to == UPWARD.1;
+    (!is_exception && !may_name(from, unit(to))).then(|| {
         format!(
-            "{place}: `{from}` may not take `{taken}` from `layers`, because its layer comes later \
-             (xtask/src/tidy/arrows.rs)"
+            "{}:{line}: `{from}` may not name `{to}`: arrows between folders of core run one way \
+             (xtask/src/tidy/arrows.rs)",
+            file.display()
         )
     })
 }
@@ -186,6 +169,7 @@ pub(super) fn without_row(file: &str, folder: &str) -> Option<String> {
 mod tests {
     use super::super::crates::tests::found;
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn an_arrow_upward_is_found() {
@@ -204,10 +188,15 @@ mod tests {
         );
         assert_eq!(found("core/src/state.rs", "crate::KeyId"), 1);
         assert_eq!(found("core/src/state.rs", "type A = crate::KeyId;"), 1);
-        assert_eq!(found("core/src/layers.rs", "use crate::wire::Frame;"), 1);
-        let taken = "use crate::layers::QuotaMut;";
-        assert_eq!(found("core/src/state/join.rs", taken), 1);
-        assert_eq!(found("core/src/replica/ops.rs", taken), 0);
+        assert_eq!(found("core/src/optional.rs", "use crate::state::State;"), 1);
+        assert_eq!(found("core/src/state.rs", "use crate::optional::Empty;"), 0);
+        let quota = "use crate::quota::QuotaMut;";
+        assert_eq!(found("core/src/replica/ops.rs", quota), 1);
+        assert_eq!(found("core/src/replica/quota.rs", quota), 0);
+        assert_eq!(
+            found("core/src/replica/quota.rs", "use crate::sync::Link;"),
+            1
+        );
         assert_eq!(found("core/src/unheard_of/one.rs", ""), 1);
     }
 
@@ -224,7 +213,8 @@ mod tests {
         assert_eq!(found("core/src/state.rs", "use super::{error, wire};"), 1);
     }
 
-    /// A reader who starts at the top of the table has read every folder that a later one names.
+    /// A reader who starts at the top of the table has read every folder that a later one names, and first the
+    /// ground, which all may name. So only the arrow upward can close a circle.
     #[test]
     fn each_folder_names_those_before_it() {
         for (at, (_, allowed)) in ARROWS.iter().enumerate() {
@@ -232,5 +222,8 @@ mod tests {
             let is_before = |to: &&str| before.iter().any(|it| it.0 == *to);
             assert!(allowed.iter().all(is_before), "{at}");
         }
+        let ground: BTreeSet<&str> = GROUND.iter().map(|it| unit(it)).collect();
+        let first = ARROWS.iter().take(ground.len()).map(|it| it.0);
+        assert_eq!(first.collect::<BTreeSet<_>>(), ground);
     }
 }
