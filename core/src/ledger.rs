@@ -31,7 +31,7 @@ pub(crate) mod sequence;
 
 /// A kind of right that a member may run short of. All kinds are moved in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stock {
+pub enum RightKind {
     /// Rights to spend.
     Rights,
     /// Room to mint, under a cap.

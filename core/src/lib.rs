@@ -265,7 +265,7 @@ pub use ledger::account::{Kind, LeaseId, budget_name};
 #[cfg(feature = "budgets")]
 pub use ledger::period::period_end;
 #[cfg(feature = "budgets")]
-pub use ledger::{Holding, Stock};
+pub use ledger::{Holding, RightKind};
 pub use membership::listing::{Fate, Listed, Member, Members};
 pub use membership::place::Predecessor;
 pub use message::Message;

@@ -294,7 +294,7 @@ struct PeerHello {
     /// Whether it answers questions about what it has stored durably.
     #[cfg(feature = "members")]
     answers: bool,
-    /// The stocks that it gives on request, as capabilities.
+    /// The kinds of rights that it gives on request, as capabilities.
     #[cfg(feature = "budgets")]
     gives: u64,
     /// Whether it runs on a copy of a member's data, and stands aside.

@@ -10,7 +10,7 @@ use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, owner, text};
 use clients::{Client, Waiting};
 use oracle::Decided;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use tallymesh_core::{Error, Limit, MemberError, Stock};
+use tallymesh_core::{Error, Limit, MemberError, RightKind};
 
 /// Most members of a run.
 pub const MEMBERS_MAX: usize = 10;
@@ -271,7 +271,7 @@ impl World {
         if let Ok(period) = self.nodes[at].replica.quota().period("last") {
             let now = self.now;
             let sync = &mut self.nodes[at].sync;
-            sync.lack_rights(now, &period.name, Stock::Period, cost);
+            sync.lack_rights(now, &period.name, RightKind::Period, cost);
             self.input(at, tallymesh_core::Input::Tick)?;
         }
         Ok(0)

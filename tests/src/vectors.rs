@@ -16,7 +16,7 @@ use tallymesh_core::wire::{
     Answer, Ask, Body, Delta, Digests, Draw, Frame, Hello, Intro, Last, Pull, VERSION, Want, Why,
 };
 use tallymesh_core::{
-    Encode, Input, Link, Message, Op, Output, Replica, Space, Stock, SyncConfig, SyncMachine,
+    Encode, Input, Link, Message, Op, Output, Replica, RightKind, Space, SyncConfig, SyncMachine,
     VersionVector, WriterId,
 };
 
@@ -437,7 +437,7 @@ pub fn frames() -> Vec<Vector> {
             "want",
             "Somebody at the sender waits for 300 more rights of the budget gift; 1000 were used or are waited for. The receiver was seen up to clock 70000.",
             frame(Body::Want(Want {
-                stock: Stock::Rights,
+                kind: RightKind::Rights,
                 name: "gift".into(),
                 seen: 70_000,
                 need: 300,
@@ -448,7 +448,7 @@ pub fn frames() -> Vec<Vector> {
             "want_room",
             "The sender uses as much room of a budget as there may be, and nobody waits.",
             frame(Body::Want(Want {
-                stock: Stock::Room,
+                kind: RightKind::Room,
                 name: "ü\0".into(),
                 seen: 0,
                 need: 0,
@@ -459,7 +459,7 @@ pub fn frames() -> Vec<Vector> {
             "want_window",
             "Somebody at the sender waits for 1 more of the key login in the minute that ends at 1800000060000, of a limit that was set by configuration 2; 30 were used or are waited for.",
             frame(Body::Want(Want {
-                stock: Stock::Period,
+                kind: RightKind::Period,
                 name: format!("{:016x}{:016x}login", 1_800_000_060_000_u64, 2),
                 seen: 70_000,
                 need: 1,

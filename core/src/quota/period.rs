@@ -25,7 +25,7 @@ use crate::ledger::period::{
     PeriodId, PeriodKey, PeriodPart, check_period_key, is_known_key, received_key, rights_key,
     share_key,
 };
-use crate::ledger::{Holding, Stock};
+use crate::ledger::{Holding, RightKind};
 use crate::membership::Membership;
 use crate::message::records::{Configuration, Limit, Owner, Ruling};
 use crate::state::keys::KeyId;
@@ -536,9 +536,9 @@ impl QuotaTransaction<'_, '_> {
 }
 
 /// The period's name and the kind of its rights, if the key stores this writer's rights in a period.
-pub(super) fn used_of(key: &str, writer: WriterId) -> Option<(&str, Stock)> {
+pub(super) fn used_of(key: &str, writer: WriterId) -> Option<(&str, RightKind)> {
     let key = PeriodKey::parse(key)?;
-    (key.part == PeriodPart::Rights(writer)).then_some((key.name, Stock::Period))
+    (key.part == PeriodPart::Rights(writer)).then_some((key.name, RightKind::Period))
 }
 
 #[cfg(test)]

@@ -5,28 +5,28 @@ use super::period::used_of;
 use super::{QuotaMut, QuotaRef};
 use crate::error::Error;
 use crate::ledger::account::{Account, Part};
-use crate::ledger::{Holding, Stock};
+use crate::ledger::{Holding, RightKind};
 use crate::state::keys::KeyId;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// The part of a budget that stores a writer's rights of this kind, or `None` if they are no budget's.
-fn part(kind: Stock, writer: WriterId) -> Option<Part> {
+fn part(kind: RightKind, writer: WriterId) -> Option<Part> {
     match kind {
-        Stock::Rights => Some(Part::Rights(writer)),
-        Stock::Room => Some(Part::Room(writer)),
-        Stock::Period => None,
+        RightKind::Rights => Some(Part::Rights(writer)),
+        RightKind::Room => Some(Part::Room(writer)),
+        RightKind::Period => None,
     }
 }
 
 impl Flow {
     /// The operation that moves some rights of a kind to another member's writer. Returns `None` if they are
     /// no budget's.
-    pub fn grant(kind: Stock, to: WriterId, amount: u64) -> Option<Flow> {
+    pub fn grant(kind: RightKind, to: WriterId, amount: u64) -> Option<Flow> {
         match kind {
-            Stock::Rights => Some(Flow::Grant { to, amount }),
-            Stock::Room => Some(Flow::GrantRoom { to, amount }),
-            Stock::Period => None,
+            RightKind::Rights => Some(Flow::Grant { to, amount }),
+            RightKind::Room => Some(Flow::GrantRoom { to, amount }),
+            RightKind::Period => None,
         }
     }
 }
@@ -34,20 +34,20 @@ impl Flow {
 impl QuotaRef<'_> {
     /// The distribution of the rights of a kind. Returns `None` if there is no such budget here, if the budget
     /// has no cap for room, or if the period is over.
-    pub fn stock(self, name: &str, kind: Stock) -> Option<Holding> {
-        if kind == Stock::Period {
+    pub fn rights(self, name: &str, kind: RightKind) -> Option<Holding> {
+        if kind == RightKind::Period {
             return self.rights_in_period(name);
         }
         let budget = self.budget(name)?;
         match kind {
-            Stock::Rights => Some(budget.rights),
-            Stock::Room => budget.room,
-            Stock::Period => None,
+            RightKind::Rights => Some(budget.rights),
+            RightKind::Room => budget.room,
+            RightKind::Period => None,
         }
     }
 
     /// The rights of a kind that a writer has, according to this replica.
-    pub(crate) fn stock_of(self, name: &str, kind: Stock, writer: WriterId) -> i128 {
+    pub(crate) fn rights_of(self, name: &str, kind: RightKind, writer: WriterId) -> i128 {
         let Some(part) = part(kind, writer) else {
             return self.rights_in_period_of(name, writer);
         };
@@ -65,7 +65,7 @@ impl QuotaMut<'_> {
     /// As [`QuotaTransaction::flow`](crate::quota::QuotaTransaction::flow). Nothing is changed then.
     pub(crate) fn grant(
         &mut self,
-        (name, kind): (&str, Stock),
+        (name, kind): (&str, RightKind),
         to: WriterId,
         amount: u64,
         changed: &mut Vec<KeyId>,
@@ -81,7 +81,7 @@ impl QuotaMut<'_> {
 
     /// Calls `take` with the rights that were used here since the last call: with their name, their kind and
     /// the amount.
-    pub(crate) fn take_used(&mut self, take: &mut dyn FnMut(&str, Stock, u64)) {
+    pub(crate) fn take_used(&mut self, take: &mut dyn FnMut(&str, RightKind, u64)) {
         if self.replica.quota.used.is_empty() {
             return;
         }
@@ -94,10 +94,10 @@ impl QuotaMut<'_> {
             }
             match key.and_then(Account::parse) {
                 Some(Account { part, name, .. }) if part == Part::Rights(self.replica.writer()) => {
-                    take(name, Stock::Rights, amount);
+                    take(name, RightKind::Rights, amount);
                 }
                 Some(Account { part, name, .. }) if part == Part::Room(self.replica.writer()) => {
-                    take(name, Stock::Room, amount);
+                    take(name, RightKind::Room, amount);
                 }
                 _ => {}
             }

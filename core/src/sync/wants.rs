@@ -18,7 +18,7 @@ mod sequences;
 mod share;
 
 use super::{Link, Millis, SyncMachine};
-use crate::ledger::{Holding, Stock};
+use crate::ledger::{Holding, RightKind};
 use crate::replica::Replica;
 use crate::wire::{Body, GIVES, LENDS, Want};
 use crate::writer_id::WriterId;
@@ -34,13 +34,13 @@ const ASK_AGAIN_MS_MAX: Millis = 4_000;
 const UNWAITED_MS: Millis = 5_000;
 /// A member requests more ahead if it holds less than this multiple of its recent use.
 const LOW: i128 = 4;
-/// Shortest interval in milliseconds between requests for a stock when no caller is short of it.
+/// Shortest interval in milliseconds between requests for the same rights when no caller is short of them.
 const AHEAD_AGAIN_MS: Millis = 250;
 /// Maximum number of requests for callers that do not wait. Further ones are dropped.
 const UNWAITED_MAX: usize = 1_024;
 
-/// The name of a budget, and which of its stocks.
-pub(super) type StockId = (String, Stock);
+/// The name of a budget or a period, and the kind of its rights.
+pub(super) type RightsId = (String, RightKind);
 
 /// The id of a request for rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Supply {
     pub holding: Holding,
     /// The part of the amount elsewhere that belongs to members that can be asked now.
     pub reachable: i128,
-    /// The amount of this stock that was requested and has not arrived.
+    /// The amount of these rights that was requested and has not arrived.
     pub asked: u64,
 }
 
@@ -69,17 +69,17 @@ impl Supply {
 #[derive(Clone)]
 struct Open {
     id: WantId,
-    stock: StockId,
+    rights: RightsId,
     amount: u64,
     until: Millis,
     /// Whether a caller waits for it.
     waited: bool,
 }
 
-/// The open requests for a stock, by receiver.
+/// The open requests for the same rights, by receiver.
 #[derive(Clone)]
 struct Round {
-    stock: StockId,
+    rights: RightsId,
     due: Millis,
     tries: u32,
     asked: Vec<SentRequest>,
@@ -126,7 +126,7 @@ struct Source {
     held: u64,
 }
 
-/// The missing amount of a stock, and where it can come from.
+/// The missing amount of some rights, and where it can come from.
 struct Lack {
     holding: Holding,
     sources: Vec<Source>,
@@ -171,13 +171,13 @@ impl SyncMachine {
         &mut self,
         now: Millis,
         name: &str,
-        stock: Stock,
+        kind: RightKind,
         amount: u64,
         until: Millis,
     ) -> WantId {
         let open = Open {
             id: WantId(0),
-            stock: (name.into(), stock),
+            rights: (name.into(), kind),
             amount,
             until,
             waited: true,
@@ -187,10 +187,10 @@ impl SyncMachine {
 
     /// Requests rights for a caller that was rejected and does not wait. The request lasts for a few seconds,
     /// so that a retry finds enough rights here.
-    pub fn lack_rights(&mut self, now: Millis, name: &str, stock: Stock, amount: u64) {
+    pub fn lack_rights(&mut self, now: Millis, name: &str, kind: RightKind, amount: u64) {
         let until = now + UNWAITED_MS;
         let mut unwaited = self.wants.open.iter_mut().filter(|it| !it.waited);
-        let same = unwaited.find(|it| it.stock.1 == stock && it.stock.0 == name);
+        let same = unwaited.find(|it| it.rights.1 == kind && it.rights.0 == name);
         if let Some(same) = same {
             same.amount = same.amount.max(amount);
             same.until = until;
@@ -200,7 +200,7 @@ impl SyncMachine {
         if unwaited.count() < UNWAITED_MAX {
             let open = Open {
                 id: WantId(0),
-                stock: (name.into(), stock),
+                rights: (name.into(), kind),
                 amount,
                 until,
                 waited: false,
@@ -213,24 +213,24 @@ impl SyncMachine {
     /// its time is over, or if there is no such budget here.
     pub fn supply(&self, replica: &Replica, want: WantId) -> Option<Supply> {
         let open = self.wants.open.iter().find(|it| it.id == want)?;
-        self.supply_at(replica, &open.stock, open.amount)
+        self.supply_at(replica, &open.rights, open.amount)
     }
 
-    /// The progress of an amount of a stock, requested or not. The error of a rejected operation reports it.
+    /// The progress of an amount of rights, requested or not. The error of a rejected operation reports it.
     /// Returns `None` if there is no such budget here.
     pub fn supply_of(
         &self,
         replica: &Replica,
         name: &str,
-        stock: Stock,
+        kind: RightKind,
         amount: u64,
     ) -> Option<Supply> {
-        self.supply_at(replica, &(name.into(), stock), amount)
+        self.supply_at(replica, &(name.into(), kind), amount)
     }
 
-    fn supply_at(&self, replica: &Replica, id: &StockId, amount: u64) -> Option<Supply> {
+    fn supply_at(&self, replica: &Replica, id: &RightsId, amount: u64) -> Option<Supply> {
         let lack = self.lack(replica, id)?;
-        let round = self.wants.rounds.iter().find(|it| it.stock == *id);
+        let round = self.wants.rounds.iter().find(|it| it.rights == *id);
         Some(Supply {
             amount,
             holding: lack.holding,
@@ -257,11 +257,11 @@ impl SyncMachine {
     /// Requests missing rights, and records used ones.
     pub(super) fn look_at_wants(&mut self, now: Millis, replica: &mut Replica) {
         self.look_at_sequences(now, replica);
-        let mut used: Vec<StockId> = Vec::new();
+        let mut used: Vec<RightsId> = Vec::new();
         let recent = &mut self.wants.recent;
-        replica.quota_mut().take_used(&mut |name, stock, amount| {
-            recent.note(now, name, stock, amount);
-            used.push((name.into(), stock));
+        replica.quota_mut().take_used(&mut |name, kind, amount| {
+            recent.note(now, name, kind, amount);
+            used.push((name.into(), kind));
         });
         for id in used {
             self.ask_ahead(now, replica, &id);
@@ -273,27 +273,27 @@ impl SyncMachine {
             wants.rounds.clear();
             return;
         }
-        let mut ids: Vec<StockId> = wants.open.iter().map(|it| it.stock.clone()).collect();
+        let mut ids: Vec<RightsId> = wants.open.iter().map(|it| it.rights.clone()).collect();
         ids.sort_unstable();
         ids.dedup();
         wants
             .rounds
-            .retain(|it| ids.binary_search(&it.stock).is_ok());
+            .retain(|it| ids.binary_search(&it.rights).is_ok());
         for id in ids {
-            self.look_at_stock(now, replica, id);
+            self.look_at_rights(now, replica, id);
         }
     }
 
-    fn look_at_stock(&mut self, now: Millis, replica: &Replica, id: StockId) {
+    fn look_at_rights(&mut self, now: Millis, replica: &Replica, id: RightsId) {
         let Some(lack) = self.lack(replica, &id) else {
             return;
         };
         let here = lack.holding.here;
         // A request without a waiting caller is met as soon as the amount is here.
-        let served = |it: &Open| !it.waited && it.stock == id && i128::from(it.amount) <= here;
+        let served = |it: &Open| !it.waited && it.rights == id && i128::from(it.amount) <= here;
         self.wants.open.retain(|it| !served(it));
         let short = i128::from(lack.needed) - here;
-        let at = self.wants.rounds.iter().position(|it| it.stock == id);
+        let at = self.wants.rounds.iter().position(|it| it.rights == id);
         if short <= 0 {
             at.map(|at| self.wants.rounds.swap_remove(at));
             return;
@@ -304,7 +304,7 @@ impl SyncMachine {
         let at = at.unwrap_or(rounds.len());
         if at == rounds.len() {
             rounds.push(Round {
-                stock: id.clone(),
+                rights: id.clone(),
                 due: now,
                 tries: 0,
                 asked: Vec::new(),
@@ -357,9 +357,9 @@ impl SyncMachine {
     }
 
     /// Requests more from the richest member if little is left compared to the recent use.
-    fn ask_ahead(&mut self, now: Millis, replica: &Replica, id: &StockId) {
+    fn ask_ahead(&mut self, now: Millis, replica: &Replica, id: &RightsId) {
         let recent = self.wants.recent.amount(now, id).min(i64::MAX as u64);
-        let here = replica.quota().stock(&id.0, id.1).map(|it| it.here);
+        let here = replica.quota().rights(&id.0, id.1).map(|it| it.here);
         let low = here.filter(|here| *here < LOW * i128::from(recent));
         let Some(here) = low.filter(|_| self.wants.recent.is_due(now, id, AHEAD_AGAIN_MS)) else {
             return;
@@ -377,10 +377,10 @@ impl SyncMachine {
         replica: &Replica,
         link: Link,
         writer: WriterId,
-        (id, need, recent): (&StockId, u64, u64),
+        (id, need, recent): (&RightsId, u64, u64),
     ) {
         let want = Want {
-            stock: id.1,
+            kind: id.1,
             name: id.0.clone(),
             seen: replica.state.held(&writer),
             need,
@@ -389,14 +389,18 @@ impl SyncMachine {
         self.send(replica, link, Body::Want(want));
     }
 
-    /// The amounts of a stock, the members that can be asked for it, and the amount needed here.
-    fn lack(&self, replica: &Replica, id: &StockId) -> Option<Lack> {
-        let (name, stock) = (id.0.as_str(), id.1);
-        let holding = replica.quota().stock(name, stock)?;
+    /// The amounts of some rights, the members that can be asked for them, and the amount needed here.
+    fn lack(&self, replica: &Replica, id: &RightsId) -> Option<Lack> {
+        let (name, kind) = (id.0.as_str(), id.1);
+        let holding = replica.quota().rights(name, kind)?;
         let own = replica.writer();
         let mut sources: Vec<Source> = Vec::new();
         for peer in &self.peers {
-            let asks = if stock == Stock::Period { LENDS } else { GIVES };
+            let asks = if kind == RightKind::Period {
+                LENDS
+            } else {
+                GIVES
+            };
             let gives = peer.hello.as_ref().filter(|it| it.gives & asks > 0);
             let Some(writer) = gives.map(|it| it.writer) else {
                 continue;
@@ -405,7 +409,7 @@ impl SyncMachine {
             if known || !replica.members().is_counted_member(&writer) {
                 continue;
             }
-            let held = replica.quota().stock_of(name, stock, writer).max(0);
+            let held = replica.quota().rights_of(name, kind, writer).max(0);
             let held = u64::try_from(held).unwrap_or(u64::MAX);
             if held > 0 {
                 let link = peer.link;
@@ -421,7 +425,7 @@ impl SyncMachine {
         let reachable: i128 = sources.iter().map(|it| i128::from(it.held)).sum();
         let all = holding.here.saturating_add(reachable);
         let mut needed: u64 = 0;
-        for open in self.wants.open.iter().filter(|it| it.stock == *id) {
+        for open in self.wants.open.iter().filter(|it| it.rights == *id) {
             let sum = needed.saturating_add(open.amount);
             if i128::from(sum) <= all {
                 needed = sum;

@@ -3,7 +3,7 @@
 use super::bytes::{Fail, Reader, put_bytes, put_varint};
 use crate::bounds::{BUDGET_NAME_BYTES_MAX, SEQUENCE_NAME_BYTES_MAX};
 use crate::error::{DecodeError, Limited, Rule};
-use crate::ledger::Stock;
+use crate::ledger::RightKind;
 use crate::ledger::account::check_name;
 use crate::ledger::period::PeriodId;
 use crate::ledger::sequence::check_sequence;
@@ -17,7 +17,7 @@ const AMOUNT_MAX: u64 = i64::MAX as u64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
     /// The kind of the rights.
-    pub stock: Stock,
+    pub kind: RightKind,
     /// The budget.
     pub name: String,
     /// The receiver's clock as the sender has seen it. Rights that the receiver gave after that clock are on
@@ -43,7 +43,7 @@ pub struct Draw {
 }
 
 pub(super) fn put_want(out: &mut Vec<u8>, want: &Want) {
-    out.push(want.stock as u8);
+    out.push(want.kind as u8);
     put_bytes(out, want.name.as_bytes());
     for number in [want.seen, want.need, want.recent] {
         put_varint(out, number);
@@ -51,15 +51,15 @@ pub(super) fn put_want(out: &mut Vec<u8>, want: &Want) {
 }
 
 pub(super) fn read_want(reader: &mut Reader<'_>) -> Result<Want, Fail> {
-    let stock = match reader.u8() {
-        0 => Stock::Rights,
-        1 => Stock::Room,
-        2 => Stock::Period,
+    let kind = match reader.u8() {
+        0 => RightKind::Rights,
+        1 => RightKind::Room,
+        2 => RightKind::Period,
         _ => return Err(reader.malformed(Rule::Flag)),
     };
     let name = reader.text(Limited::BudgetName, BUDGET_NAME_BYTES_MAX);
     check_name(name).map_err(|error| reader.fail(error))?;
-    if stock == Stock::Period && PeriodId::parse(name).is_none() {
+    if kind == RightKind::Period && PeriodId::parse(name).is_none() {
         return Err(reader.malformed(Rule::Period));
     }
     let (seen, need, recent) = (reader.varint(), reader.varint(), reader.varint());
@@ -67,7 +67,7 @@ pub(super) fn read_want(reader: &mut Reader<'_>) -> Result<Want, Fail> {
         return Err(reader.fail(DecodeError::Number.into()));
     }
     Ok(Want {
-        stock,
+        kind,
         name: name.into(),
         seen,
         need,

@@ -7,7 +7,7 @@ use super::problem::{Problem, Route};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use serde_json::Value;
-use tallymesh_core::{Flow, LeaseId, Op, Stock};
+use tallymesh_core::{Flow, LeaseId, Op, RightKind};
 use tallymesh_node_ground::api::Call;
 use tallymesh_node_ground::model::{Done, Operation, Recipient};
 use tallymesh_node_ground::problems;
@@ -82,8 +82,8 @@ fn expire_op(fields: &mut Fields, now: &dyn Fn() -> u64) -> Result<Op, Problem> 
 fn budget_op(name: &str, fields: &mut Fields, key: &str) -> Result<Option<Operation>, Problem> {
     let key = key.to_owned();
     let flow = match name {
-        "grant" => return grant_op(fields, key, Stock::Rights).map(Some),
-        "grant_room" => return grant_op(fields, key, Stock::Room).map(Some),
+        "grant" => return grant_op(fields, key, RightKind::Rights).map(Some),
+        "grant_room" => return grant_op(fields, key, RightKind::Room).map(Some),
         "transfer" => return transfer_op(fields, key).map(Some),
         "spend" => {
             let flow = spend_flow(fields)?;
@@ -141,7 +141,7 @@ pub(super) fn lease_op(
     })
 }
 
-fn grant_op(fields: &mut Fields, key: String, kind: Stock) -> Result<Operation, Problem> {
+fn grant_op(fields: &mut Fields, key: String, kind: RightKind) -> Result<Operation, Problem> {
     let text = fields.text("to")?;
     let to = Recipient::parse(&text).ok_or_else(|| {
         let shown: String = text.chars().take(80).collect();

@@ -2,7 +2,7 @@
 
 use super::{Event, MEMBERS, NAME, Work, World};
 use crate::sim::text;
-use tallymesh_core::{Error, Flow, Input, MemberError, QuotaError, Stock, WantId};
+use tallymesh_core::{Error, Flow, Input, MemberError, QuotaError, RightKind, WantId};
 
 /// How long a client pauses between two requests, in milliseconds.
 pub(super) const THINK_MS: (u64, u64) = (20, 200);
@@ -61,7 +61,7 @@ impl World {
         let sync = &mut self.nodes[at].sync;
         let want = match self.own.plan.work {
             Work::Sequence(_) => sync.want_numbers(now, NAME, 1, until),
-            _ => sync.want_rights(now, NAME, Stock::Rights, 1, until),
+            _ => sync.want_rights(now, NAME, RightKind::Rights, 1, until),
         };
         self.own.waiting[at].push_back(Waiting {
             client,

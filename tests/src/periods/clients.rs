@@ -1,7 +1,7 @@
 //! Clients that send requests to members, and those of them that wait.
 
 use super::{Metered, World, oracle::Dot};
-use tallymesh_core::{Error, Input, MemberError, QuotaError, Stock, WantId};
+use tallymesh_core::{Error, Input, MemberError, QuotaError, RightKind, WantId};
 
 const KEYS: [&str; 3] = ["api", "api:a", "api:b"];
 /// How long a client pauses between two requests, in milliseconds.
@@ -124,7 +124,7 @@ impl World {
         };
         let now = self.now;
         let sync = &mut self.nodes[at].sync;
-        sync.lack_rights(now, &period.name, Stock::Period, cost);
+        sync.lack_rights(now, &period.name, RightKind::Period, cost);
         self.input(at, Input::Tick)
     }
 
@@ -146,7 +146,7 @@ impl World {
             }
             let until = it.since + PATIENCE_MS;
             let sync = &mut node.sync;
-            let want = sync.want_rights(now, &period.name, Stock::Period, it.cost, until);
+            let want = sync.want_rights(now, &period.name, RightKind::Period, it.cost, until);
             it.want = Some((period.name, want));
             any = true;
         }

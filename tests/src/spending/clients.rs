@@ -1,7 +1,9 @@
 //! Clients: their requests, how long they wait, and where they repeat requests.
 
 use super::{Dot, Event, MEMBERS, NAME, Policy, THINK_MS, World};
-use tallymesh_core::{Error, Flow, Input, KeyStatus, MemberError, Once, QuotaError, Stock, WantId};
+use tallymesh_core::{
+    Error, Flow, Input, KeyStatus, MemberError, Once, QuotaError, RightKind, WantId,
+};
 
 /// Milliseconds between two requests of a plain policy. An answer takes up to 60 ms.
 const PLAIN_AGAIN_MS: u64 = 60;
@@ -15,7 +17,7 @@ pub(super) struct Client {
     /// Whether it has an open request.
     pub(super) asks: bool,
     /// The kind of its wish: to spend a unit, or to give one back.
-    wish: Stock,
+    wish: RightKind,
     /// Number of its wishes that were acknowledged.
     done: u64,
     /// Units that it has spent and not given back.
@@ -27,7 +29,7 @@ pub(super) struct Waiting {
     pub(super) client: usize,
     pub(super) since: u64,
     /// The kind of right that it waits for: rights to spend, or room to give back.
-    wish: Stock,
+    wish: RightKind,
     want: Option<WantId>,
 }
 
@@ -36,7 +38,7 @@ impl Client {
         Client {
             at,
             asks: false,
-            wish: Stock::Rights,
+            wish: RightKind::Rights,
             done: 0,
             spent: 0,
         }
@@ -92,8 +94,8 @@ impl World {
     fn make(&mut self, at: usize, client: usize) -> Result<bool, String> {
         let (wish, key) = (self.own.clients[client].wish, self.key(client));
         let flow = match wish {
-            Stock::Rights => Flow::Spend(1),
-            Stock::Room | Stock::Period => Flow::Mint(1),
+            RightKind::Rights => Flow::Spend(1),
+            RightKind::Room | RightKind::Period => Flow::Mint(1),
         };
         let once = Once::new(key.as_bytes(), wish_name(wish));
         let keyed = self.own.plan.keyed;
@@ -109,7 +111,7 @@ impl World {
         };
         match made {
             Ok(()) => {
-                self.own.taken += u64::from(wish == Stock::Rights);
+                self.own.taken += u64::from(wish == RightKind::Rights);
                 let dot = (replica.writer(), at, replica.clock());
                 self.when_written(at, Event::Told(client, dot));
                 self.changed(at)?;
@@ -135,8 +137,8 @@ impl World {
         let (wish, key) = (self.own.clients[client].wish, self.key(client));
         if !self.own.plan.keyed || self.own.made.insert(key) {
             match wish {
-                Stock::Rights => self.note_spent(dot, 1)?,
-                Stock::Room | Stock::Period => self.own.metrics.spent -= 1,
+                RightKind::Rights => self.note_spent(dot, 1)?,
+                RightKind::Room | RightKind::Period => self.own.metrics.spent -= 1,
             }
         }
         self.ends(client, true);
@@ -167,18 +169,18 @@ impl World {
         let it = &mut self.own.clients[client];
         it.done += 1;
         match it.wish {
-            Stock::Rights => it.spent += 1,
-            Stock::Room | Stock::Period => it.spent -= 1,
+            RightKind::Rights => it.spent += 1,
+            RightKind::Room | RightKind::Period => it.spent -= 1,
         }
         it.wish = match gives && it.spent > 0 {
-            true => Stock::Room,
-            false => Stock::Rights,
+            true => RightKind::Room,
+            false => RightKind::Rights,
         };
     }
 
     /// Serves the waiting clients, each kind in its order.
     pub(super) fn serve(&mut self, at: usize) -> Result<(), String> {
-        for wish in [Stock::Rights, Stock::Room] {
+        for wish in [RightKind::Rights, RightKind::Room] {
             loop {
                 let mut waiting = self.own.waiting[at].iter();
                 let Some(place) = waiting.position(|it| it.wish == wish) else {
@@ -281,9 +283,9 @@ impl World {
 }
 
 /// The content of a keyed request.
-fn wish_name(wish: Stock) -> &'static [u8] {
+fn wish_name(wish: RightKind) -> &'static [u8] {
     match wish {
-        Stock::Rights => b"spend",
-        Stock::Room | Stock::Period => b"give back",
+        RightKind::Rights => b"spend",
+        RightKind::Room | RightKind::Period => b"give back",
     }
 }

@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tallymesh_core::{Error, Flow, Holding, Input, QuotaError, Stock, WantId};
+use tallymesh_core::{Error, Flow, Holding, Input, QuotaError, RightKind, WantId};
 
 use crate::world::{Member, World};
 
@@ -108,7 +108,7 @@ impl World {
         let (name, amount) = deed.takes();
         let want = match deed {
             Deed::Next { .. } => sync.want_numbers(now, name, amount, until),
-            _ => sync.want_rights(now, name, Stock::Rights, amount, until),
+            _ => sync.want_rights(now, name, RightKind::Rights, amount, until),
         };
         let waiting = Waiting { deed, until, want };
         self.members[at].waiting.push(waiting);

@@ -56,17 +56,7 @@ const WORDS: &[Word] = &[
     word("standing", "writer status"),
     word("greet", "admit, connect or hello"),
     word("greeting", "hello"),
-    Word {
-        but_in: &[
-            "core/src/ledger.rs",
-            "core/src/lib.rs",
-            "core/src/quota/period.rs",
-            "core/src/quota/rights.rs",
-            "core/src/sync",
-            "core/src/wire",
-        ],
-        ..word("stock", "rights, or the kind of a right")
-    },
+    word("stock", "rights, or the kind of a right"),
     Word {
         but_in: &["core/src/lib.rs", "core/src/sync.rs", "core/src/sync"],
         ..word("supply", "rights, or the progress of a request")

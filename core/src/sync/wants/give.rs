@@ -1,7 +1,7 @@
 //! Giving rights to a member that asks for them.
 
 use super::share::Case;
-use super::{StockId, SyncMachine};
+use super::{RightsId, SyncMachine};
 use crate::replica::Replica;
 use crate::sort::sort;
 use crate::sync::{Link, Millis};
@@ -21,8 +21,8 @@ const GIVEN_MAX: usize = 4_096;
 pub(super) struct Gifts {
     /// The own writer that made the gifts in `last`.
     by: Option<WriterId>,
-    /// The own clock of the last grant of a stock to a writer.
-    last: BTreeMap<(WriterId, StockId), u64>,
+    /// The own clock of the last grant of rights to a writer.
+    last: BTreeMap<(WriterId, RightsId), u64>,
     /// For each link: how many more requests it may send, and when that number last grew.
     asked: BTreeMap<Link, (u64, Millis)>,
 }
@@ -43,7 +43,7 @@ impl Gifts {
         may
     }
 
-    fn note(&mut self, by: WriterId, to: WriterId, id: StockId, clock: u64) {
+    fn note(&mut self, by: WriterId, to: WriterId, id: RightsId, clock: u64) {
         if self.by != Some(by) {
             self.last.clear();
             self.by = Some(by);
@@ -58,7 +58,7 @@ impl Gifts {
         }
     }
 
-    fn last(&self, by: WriterId, to: WriterId, id: &StockId) -> u64 {
+    fn last(&self, by: WriterId, to: WriterId, id: &RightsId) -> u64 {
         let known = self.by == Some(by);
         let last = self.last.get(&(to, id.clone())).filter(|_| known);
         last.copied().unwrap_or(0)
@@ -85,13 +85,13 @@ impl SyncMachine {
             return;
         }
         let Want {
-            stock,
+            kind,
             name,
             seen,
             need,
             recent,
         } = want;
-        let id = (name, stock);
+        let id = (name, kind);
         if self.wants.given.last(own, to, &id) > seen {
             // The last gift is still on its way, or it was lost. The digest shows this to the peer, which
             // then pulls.
@@ -110,7 +110,7 @@ impl SyncMachine {
             here: amount(lack.holding.here),
             needed: lack.needed,
             recent: self.wants.recent.amount(now, &id),
-            theirs: amount(replica.quota().stock_of(&id.0, stock, to)),
+            theirs: amount(replica.quota().rights_of(&id.0, kind, to)),
             need,
             their_recent: recent,
         };
@@ -121,7 +121,7 @@ impl SyncMachine {
         // A writer at its last clock can't give. The requester asks other members.
         let granted = replica
             .quota_mut()
-            .grant((&id.0, stock), to, share, &mut self.changed);
+            .grant((&id.0, kind), to, share, &mut self.changed);
         if granted.is_ok() {
             let clock = replica.clock();
             self.wants.given.note(own, to, id, clock);

@@ -1,7 +1,7 @@
-//! Recent use of stocks. Members keep rights close to where they are used.
+//! Recent use of rights. Members keep rights close to where they are used.
 
-use super::StockId;
-use crate::ledger::Stock;
+use super::RightsId;
+use crate::ledger::RightKind;
 use crate::ledger::period::lasting_name;
 use crate::sort::sort;
 use crate::sync::Millis;
@@ -11,23 +11,23 @@ use alloc::collections::BTreeMap;
 /// between `2 r` and `4 r`.
 pub(super) const RECENT_HALVES_MS: Millis = 2_000;
 
-/// Maximum number of stocks with a recorded use. Beyond it, the stocks with the smallest use are forgotten
-/// first.
+/// Maximum number of budgets, rooms and periods with a recorded use. Beyond it, those with the smallest use are
+/// forgotten first.
 pub(super) const RECENT_MAX: usize = 4_096;
 
 /// The id under which a use is recorded. All periods of a key have one id, so the use of one period counts in
 /// the next.
-fn lasting(name: &str, stock: Stock) -> StockId {
-    match stock {
-        Stock::Period => (lasting_name(name).into(), stock),
-        _ => (name.into(), stock),
+fn lasting(name: &str, kind: RightKind) -> RightsId {
+    match kind {
+        RightKind::Period => (lasting_name(name).into(), kind),
+        _ => (name.into(), kind),
     }
 }
 
-/// The recent use, by stock.
+/// The recent use, by the rights that were used.
 #[derive(Clone, Default)]
 pub(super) struct Recent {
-    of: BTreeMap<StockId, Use>,
+    of: BTreeMap<RightsId, Use>,
 }
 
 #[derive(Clone, Copy)]
@@ -47,11 +47,11 @@ impl Use {
 }
 
 impl Recent {
-    pub(super) fn note(&mut self, now: Millis, name: &str, stock: Stock, amount: u64) {
+    pub(super) fn note(&mut self, now: Millis, name: &str, kind: RightKind, amount: u64) {
         if self.of.len() >= RECENT_MAX {
             self.shrink(now);
         }
-        let id = lasting(name, stock);
+        let id = lasting(name, kind);
         let it = self.of.entry(id).or_insert(Use {
             amount: 0,
             since: now,
@@ -62,20 +62,20 @@ impl Recent {
         it.since += halves * RECENT_HALVES_MS;
     }
 
-    pub(super) fn amount(&self, now: Millis, id: &StockId) -> u64 {
+    pub(super) fn amount(&self, now: Millis, id: &RightsId) -> u64 {
         self.of
             .get(&lasting(&id.0, id.1))
             .map_or(0, |it| it.now(now))
     }
 
-    /// Whether more of this stock may be requested without a waiting caller. If so, it counts as requested.
-    pub(super) fn is_due(&mut self, now: Millis, id: &StockId, again: Millis) -> bool {
+    /// Whether more of these rights may be requested without a waiting caller. If so, it counts as requested.
+    pub(super) fn is_due(&mut self, now: Millis, id: &RightsId, again: Millis) -> bool {
         let it = self.of.get_mut(&lasting(&id.0, id.1));
         let it = it.filter(|it| it.due <= now);
         it.map(|it| it.due = now + again).is_some()
     }
 
-    /// Forgets at least half of the stocks, those with the smallest use.
+    /// Forgets at least half of the recorded uses, the smallest ones.
     fn shrink(&mut self, now: Millis) {
         let mut amounts: alloc::vec::Vec<u64> = self.of.values().map(|it| it.now(now)).collect();
         sort(&mut amounts);

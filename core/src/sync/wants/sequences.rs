@@ -15,7 +15,7 @@
 
 use super::recent::Recent;
 use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
-use crate::ledger::Stock;
+use crate::ledger::RightKind;
 use crate::quota::sequence::{ReceivedPart, Watching};
 use crate::replica::Replica;
 use crate::sync::{Level, Link, Millis, Question, Session, SyncMachine};
@@ -212,7 +212,7 @@ impl SyncMachine {
     pub(super) fn look_at_sequences(&mut self, now: Millis, replica: &mut Replica) {
         for (name, count) in replica.quota_mut().take_numbers_used() {
             let numbers = &mut self.wants.sequences;
-            numbers.recent.note(now, &name, Stock::Rights, count);
+            numbers.recent.note(now, &name, RightKind::Rights, count);
             numbers.drawn.insert(name.clone(), now);
             let recent = self.recent_numbers(now, &name);
             if replica.quota().numbers_here(&name) + replica.quota().numbers_coming(&name) < recent
@@ -282,7 +282,7 @@ impl SyncMachine {
     }
 
     fn recent_numbers(&self, now: Millis, name: &str) -> u64 {
-        let id = (name.into(), Stock::Rights);
+        let id = (name.into(), RightKind::Rights);
         self.wants
             .sequences
             .recent

@@ -1,4 +1,4 @@
-//! The amount of a stock that a member gives to a requesting member. It is pure arithmetic: docs/budgets.md
+//! The amount of some rights that a member gives to a requesting member. It is pure arithmetic: docs/budgets.md
 //! has the rules in words.
 
 use crate::writer_id::WriterId;
@@ -148,7 +148,7 @@ mod tests {
         // A fourth is used there.
         assert_eq!(of(300, 100, 0, 0).share(), 250);
         assert_eq!(of(300, 100, 200, 0).share(), 100);
-        // A requester that begins to use a stock gets something to begin with, even if much is used here.
+        // A requester that begins to use rights gets some to begin with, even if much is used here.
         assert_eq!(of(900, 1, 0, 1).share(), 1 + 31);
         assert_eq!(of(900, 1, 0, 0).share(), 1);
         // The requester holds nearly its part, or more.

@@ -148,7 +148,7 @@ impl Mesh {
     fn want(&mut self, at: usize, amount: u64) -> WantId {
         let (now, until) = (self.now, self.now + 30_000);
         let sync = &mut self.ends[at].1;
-        sync.want_rights(now, GIFT, Stock::Rights, amount, until)
+        sync.want_rights(now, GIFT, RightKind::Rights, amount, until)
     }
 
     fn supply(&self, at: usize, want: WantId) -> Supply {
@@ -231,10 +231,10 @@ fn what_all_together_have_not_is_not_asked_for() {
     );
     let (replica, sync) = &mesh.ends[1];
     assert_eq!(
-        sync.supply_of(replica, GIFT, Stock::Rights, 101),
+        sync.supply_of(replica, GIFT, RightKind::Rights, 101),
         Some(supply)
     );
-    assert_eq!(sync.supply_of(replica, "none", Stock::Rights, 1), None);
+    assert_eq!(sync.supply_of(replica, "none", RightKind::Rights, 1), None);
     // Until somebody mints.
     mesh.flow(2, Flow::Mint(1)).unwrap();
     mesh.run(100);
@@ -310,7 +310,7 @@ fn whoever_asks_without_end_is_heard_so_often_and_gets_at_most_what_is_left_of_h
     let before = mesh.ends[0].0.clock();
     for at in 0..1_000u64 {
         let want = Want {
-            stock: Stock::Rights,
+            kind: RightKind::Rights,
             name: GIFT.into(),
             seen: u64::MAX,
             need: 1,
@@ -367,7 +367,7 @@ fn more_is_asked_for_before_it_runs_out_where_it_is_used() {
         while mesh.flow(1, Flow::Spend(1)).is_err() {
             refused += 1;
             let now = mesh.now;
-            mesh.ends[1].1.lack_rights(now, GIFT, Stock::Rights, 1);
+            mesh.ends[1].1.lack_rights(now, GIFT, RightKind::Rights, 1);
             mesh.run(10);
         }
         mesh.run(10);
@@ -385,7 +385,7 @@ fn room_under_a_cap_is_asked_for_in_the_same_way() {
     mesh.run(100);
     let (now, until) = (mesh.now, mesh.now + 1_000);
     let sync = &mut mesh.ends[2].1;
-    let want = sync.want_rights(now, GIFT, Stock::Room, 20, until);
+    let want = sync.want_rights(now, GIFT, RightKind::Room, 20, until);
     assert!(mesh.flow(2, Flow::Mint(20)).is_err());
     mesh.run(50);
     assert!(mesh.supply(2, want).is_met());
@@ -414,7 +414,7 @@ fn only_members_that_know_of_it_are_asked_and_only_members_are_heard() {
         Frame { space, body }.encode()
     };
     let want = Want {
-        stock: Stock::Rights,
+        kind: RightKind::Rights,
         name: GIFT.into(),
         seen: u64::MAX,
         need: 5,

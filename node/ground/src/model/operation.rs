@@ -5,7 +5,8 @@ use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::fmt;
 use tallymesh_core::{
-    Error, Flow, Lease, LeaseId, MemberError, Op, QuotaError, Replica, Stock, Transaction, WriterId,
+    Error, Flow, Lease, LeaseId, MemberError, Op, QuotaError, Replica, RightKind, Transaction,
+    WriterId,
 };
 use utoipa::ToSchema;
 
@@ -55,7 +56,7 @@ pub enum Operation {
         /// The recipient.
         to: Recipient,
         /// Whether rights or room is moved.
-        kind: Stock,
+        kind: RightKind,
         /// How much.
         amount: u64,
     },
@@ -162,8 +163,8 @@ impl Operation {
             },
             Operation::Lease { .. } => "lease",
             Operation::Grant { kind, .. } => match kind {
-                Stock::Rights | Stock::Period => "grant",
-                Stock::Room => "grant_room",
+                RightKind::Rights | RightKind::Period => "grant",
+                RightKind::Room => "grant_room",
             },
             Operation::Transfer { .. } => "transfer",
             Operation::Begin { .. } => "begin",
@@ -348,7 +349,7 @@ pub fn grant(
     transaction: &mut Transaction<'_>,
     key: &str,
     to: &Recipient,
-    kind: Stock,
+    kind: RightKind,
     amount: u64,
 ) -> Result<(), OperationError> {
     let nobody = || OperationError::NoRecipient(*to);

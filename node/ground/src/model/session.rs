@@ -1,6 +1,6 @@
 //! What a session of a client made last, and the rights that its command lacked.
 
-use tallymesh_core::{Stock, WriterId};
+use tallymesh_core::{RightKind, WriterId};
 
 /// The last transaction of a writer in one space that a session made. For a retry, it is the
 /// transaction that was made before.
@@ -20,7 +20,7 @@ pub struct Lack {
     /// The budget, or the sequence of numbers.
     pub name: String,
     /// Rights or room; `None` for a sequence.
-    pub kind: Option<Stock>,
+    pub kind: Option<RightKind>,
     /// The amount that this node needs.
     pub amount: u64,
 }

@@ -6,7 +6,7 @@ use super::counters::{View, Writing, key};
 use super::error::ReplyError;
 use super::reply::Reply;
 use super::request::{Args, number};
-use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, QuotaError, Replica, Stock};
+use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, QuotaError, Replica, RightKind};
 use tallymesh_node_ground::model::{Lack, OperationError, Recipient, grant};
 
 /// An amount of a budget.
@@ -117,10 +117,10 @@ fn spend<'a>(args: &Args<'a>) -> Result<Flow, ReplyError<'a>> {
 }
 
 /// The kind of rights that a grant moves.
-fn granted<'a>(args: &Args<'a>) -> Result<Stock, ReplyError<'a>> {
+fn granted<'a>(args: &Args<'a>) -> Result<RightKind, ReplyError<'a>> {
     match args.len() {
-        4 => Ok(Stock::Rights),
-        5 if args.at(4).eq_ignore_ascii_case(b"room") => Ok(Stock::Room),
+        4 => Ok(RightKind::Rights),
+        5 if args.at(4).eq_ignore_ascii_case(b"room") => Ok(RightKind::Room),
         _ => Err(ReplyError::Syntax),
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn told<'a>(
         Command::BudgetFloor => budget.map(|it| it.floor),
         Command::BudgetCap => budget.and_then(|it| it.cap),
         Command::BudgetGrant => budget.and_then(|it| match granted(args) {
-            Ok(Stock::Room) => it.room.map(|room| room.here),
+            Ok(RightKind::Room) => it.room.map(|room| room.here),
             _ => Some(it.rights.here),
         }),
         _ => budget.map(|it| it.value),
@@ -164,13 +164,13 @@ pub(super) fn lacked(
     };
     let (amount, kind) = match error {
         ReplyError::Core(Error::Quota(QuotaError::RightsShort(short))) => {
-            (short.asked, Some(Stock::Rights))
+            (short.asked, Some(RightKind::Rights))
         }
         ReplyError::Core(Error::Quota(QuotaError::RoomShort(short))) => {
-            (short.asked, Some(Stock::Room))
+            (short.asked, Some(RightKind::Room))
         }
         ReplyError::Core(Error::Quota(QuotaError::LimitReached(short))) => {
-            (short.asked, Some(Stock::Period))
+            (short.asked, Some(RightKind::Period))
         }
         ReplyError::Core(Error::Quota(QuotaError::NumbersShort)) => (1, None),
         _ => return None,
@@ -180,10 +180,10 @@ pub(super) fn lacked(
         Some(Command::Once) => (find(args.at(2)).map(|it| it.command), args.from(2)),
         command => (command, *args),
     };
-    let is_told = command != Some(Command::BudgetTransfer) || kind == Some(Stock::Rights);
+    let is_told = command != Some(Command::BudgetTransfer) || kind == Some(RightKind::Rights);
     let name = key(args.at(1)).ok().filter(|_| is_told)?;
     let name = match kind {
-        Some(Stock::Period) => view.period(name).ok()??.name,
+        Some(RightKind::Period) => view.period(name).ok()??.name,
         _ => name.to_owned(),
     };
     Some(Lack { name, kind, amount })

@@ -6,7 +6,7 @@ use crate::driver::levels::Reply;
 use crate::driver::{Permit, Release};
 use crate::metrics::Metrics;
 use std::sync::Arc;
-use tallymesh_core::{Error, QuotaError, Stock, Supply, WantId, period_end};
+use tallymesh_core::{Error, QuotaError, RightKind, Supply, WantId, period_end};
 use tallymesh_node_ground::model::{
     Demand, Keyed, Lack, Operation, OperationError, Transacted, Written,
 };
@@ -120,7 +120,7 @@ impl OpenSpace {
             Some(kind) => self.sync.want_rights(now, name, kind, amount, until),
             None => self.sync.want_numbers(now, name, amount, until),
         };
-        let window = Some(name).filter(|_| shortage.kind == Some(Stock::Period));
+        let window = Some(name).filter(|_| shortage.kind == Some(RightKind::Period));
         let ends = window.and_then(|it| period_end(it));
         let ends = ends.map(|it| now.saturating_add(it.saturating_sub(self.unix_ms)));
         RightsRequest { id, shortage, ends }
@@ -222,19 +222,19 @@ impl OpenSpace {
         }
         let (short, kind) = match error {
             OperationError::Core(Error::Quota(QuotaError::RightsShort(short))) => {
-                (short, Stock::Rights)
+                (short, RightKind::Rights)
             }
             OperationError::Core(Error::Quota(QuotaError::RoomShort(short))) => {
-                (short, Stock::Room)
+                (short, RightKind::Room)
             }
             OperationError::Core(Error::Quota(QuotaError::LimitReached(short))) => {
-                (short, Stock::Period)
+                (short, RightKind::Period)
             }
             _ => return None,
         };
         let name = match &ops.get(*index)? {
             // The transfer lacked room in one of the budgets that it pays into.
-            Operation::Transfer { to, .. } if kind == Stock::Room => {
+            Operation::Transfer { to, .. } if kind == RightKind::Room => {
                 let full = to.iter().find(|(name, amount)| {
                     *amount == short.asked && self.held(name, kind).is_some()
                 });
@@ -254,8 +254,8 @@ impl OpenSpace {
     }
 
     /// How much of a budget this node may use now.
-    fn held(&self, name: &str, kind: Stock) -> Option<i128> {
-        Some(self.replica.quota().stock(name, kind)?.here)
+    fn held(&self, name: &str, kind: RightKind) -> Option<i128> {
+        Some(self.replica.quota().rights(name, kind)?.here)
     }
 
     /// When the first wait for rights reaches its deadline.

@@ -3,7 +3,7 @@
 
 use super::OpenSpace;
 use std::collections::{BTreeSet, HashMap};
-use tallymesh_core::{Stock, WriterId};
+use tallymesh_core::{RightKind, WriterId};
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{Lack, StuckPart, StuckRow, StuckShare};
 
@@ -137,9 +137,9 @@ impl OpenSpace {
                     quota.rest_holder(&lack.name).filter(|it| is_of(*it))?;
                     StuckShare::Numbers(quota.sequence(&lack.name)?.next)
                 }
-                Some(Stock::Rights) => StuckShare::Rights(held.map(|it| it.rights).sum()),
-                Some(Stock::Room) => StuckShare::Room(held.map(|it| it.room).sum()),
-                Some(Stock::Period) => {
+                Some(RightKind::Rights) => StuckShare::Rights(held.map(|it| it.rights).sum()),
+                Some(RightKind::Room) => StuckShare::Room(held.map(|it| it.room).sum()),
+                Some(RightKind::Period) => {
                     StuckShare::Period(self.stuck_in(&lack.name, &owner, &owners))
                 }
             };

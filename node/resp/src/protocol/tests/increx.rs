@@ -1,7 +1,7 @@
 //! `INCREX`: its answers for counters, for budgets and under limits, and its requests to a centre.
 
 use super::*;
-use tallymesh_core::{Flow as BudgetFlow, Limit, Stock};
+use tallymesh_core::{Flow as BudgetFlow, Limit, RightKind};
 
 /// The period of the limit, which began before [`NOW`].
 const PERIOD_MS: u64 = 60_000;
@@ -313,7 +313,7 @@ fn it_waits_for_what_others_hold() {
     let lack = client.session.lack().expect("it says what");
     assert_eq!(
         (&lack.name, lack.kind, lack.amount),
-        (&window.name, Some(Stock::Period), 11)
+        (&window.name, Some(RightKind::Period), 11)
     );
     client.session.answer_rights(0);
     assert_eq!(show(&client.feed(b"").0), "*2|:0|:0|", "nobody has as much");

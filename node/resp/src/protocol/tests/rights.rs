@@ -1,7 +1,7 @@
 //! `CLIENT RIGHTS-WAIT`: the commands that wait for rights, and the ends of their waits.
 
 use super::*;
-use tallymesh_core::{Flow as BudgetFlow, Stock};
+use tallymesh_core::{Flow as BudgetFlow, RightKind};
 
 /// A client that waits, at a node that is the only member of its first space and has minted 10.
 fn client() -> Client {
@@ -17,7 +17,7 @@ fn client() -> Client {
 
 impl Client {
     /// Sends a command that has to wait for this amount, for this long.
-    fn lacks(&mut self, sent: &[u8], (kind, amount): (Stock, u64), timeout_ms: u64) {
+    fn lacks(&mut self, sent: &[u8], (kind, amount): (RightKind, u64), timeout_ms: u64) {
         let (out, flow) = self.feed(sent);
         assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
         let wait = Wait::Rights {
@@ -70,7 +70,7 @@ fn a_spend_is_made_when_there_is_enough() {
     let mut client = client();
     let mut sent = request("BUDGET.SPEND gift 12");
     sent.extend(request("BUDGET.SPEND gift 1"));
-    client.lacks(&sent, (Stock::Rights, 12), 700);
+    client.lacks(&sent, (RightKind::Rights, 12), 700);
     // No command is executed meanwhile.
     assert_eq!(client.feed(&request("PING")), (Vec::new(), Flow::Waits));
     client.flow(BudgetFlow::Mint(5));
@@ -83,23 +83,31 @@ fn a_spend_is_made_when_there_is_enough() {
 #[test]
 fn who_came_too_late_waits_for_the_rest_of_its_time() {
     let mut client = client();
-    client.lacks(&request("BUDGET.SPEND gift 12"), (Stock::Rights, 12), 700);
+    client.lacks(
+        &request("BUDGET.SPEND gift 12"),
+        (RightKind::Rights, 12),
+        700,
+    );
     client.flow(BudgetFlow::Mint(2));
     client.flow(BudgetFlow::Spend(1)); // by somebody else
     client.session.answer_rights(200);
-    client.lacks(b"", (Stock::Rights, 12), 200);
+    client.lacks(b"", (RightKind::Rights, 12), 200);
     let refused =
         "-RIGHTSSHORT 12 are asked for, and 11 are held here, 0 elsewhere as far as is known here|";
     assert_eq!(client.go_on(0), refused);
     // The next one has all of its own.
-    client.lacks(&request("BUDGET.SPEND gift 13"), (Stock::Rights, 13), 700);
+    client.lacks(
+        &request("BUDGET.SPEND gift 13"),
+        (RightKind::Rights, 13),
+        700,
+    );
 }
 
 #[test]
 fn a_spend_under_a_key_waits_and_counts_once() {
     let mut client = client();
     let sent = "ONCE k BUDGET.SPEND gift 12";
-    client.lacks(&request(sent), (Stock::Rights, 12), 700);
+    client.lacks(&request(sent), (RightKind::Rights, 12), 700);
     client.flow(BudgetFlow::Mint(5));
     assert_eq!(client.go_on(300), ":3|");
     assert_eq!(client.send(sent), ":3|");
@@ -112,7 +120,7 @@ fn room_is_waited_for_and_other_refusals_are_told_at_once() {
     let (out, flow) = client.feed(&request("BUDGET.MINT seats 4"));
     assert_eq!((show(&out), flow), (String::new(), Flow::Waits));
     let lack = client.session.lack().expect("it says what");
-    assert_eq!((lack.kind, lack.amount), (Some(Stock::Room), 4));
+    assert_eq!((lack.kind, lack.amount), (Some(RightKind::Room), 4));
     assert!(client.go_on(0).starts_with("-ROOMSHORT "));
     assert!(client.send("BUDGET.SPEND none 1").starts_with("-NOBUDGET "));
     for (sent, answer) in [
@@ -153,8 +161,8 @@ fn others_are_asked_for_all_that_a_transaction_is_refused_for_want_of() {
         amount,
     };
     let both = [
-        lack("gift", Stock::Rights, 5),
-        lack("seats", Stock::Room, 4),
+        lack("gift", RightKind::Rights, 5),
+        lack("seats", RightKind::Room, 4),
     ];
     assert_eq!(client.node.lacked, both);
     // Under an idempotency key nothing is made, and no command after the refused one is tried.
@@ -168,7 +176,7 @@ fn others_are_asked_for_all_that_a_transaction_is_refused_for_want_of() {
     }
     let answer = client.send("ONCE k EXEC");
     assert!(answer.starts_with("-EXECABORT "), "{answer}");
-    assert_eq!(client.node.lacked, [lack("gift", Stock::Rights, 7)]);
+    assert_eq!(client.node.lacked, [lack("gift", RightKind::Rights, 7)]);
 }
 
 /// A member that starts is none yet. A command that only a member makes waits for that, as for rights.
