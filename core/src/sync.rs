@@ -86,7 +86,7 @@ pub use origins::Accusation;
 #[cfg(feature = "members")]
 pub use rights::{PeerScope, Role};
 #[cfg(feature = "budgets")]
-pub use wants::{Supply, WantId};
+pub use wants::{RightsProgress, WantId};
 
 use crate::error::{DecodeError, Error, LinkError, Rule, detail};
 use crate::hash::SplitMix64;

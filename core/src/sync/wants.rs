@@ -48,7 +48,7 @@ pub struct WantId(u32);
 
 /// The progress of a request for rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Supply {
+pub struct RightsProgress {
     /// The requested amount.
     pub amount: u64,
     /// The amounts here and elsewhere, according to this replica.
@@ -59,7 +59,7 @@ pub struct Supply {
     pub asked: u64,
 }
 
-impl Supply {
+impl RightsProgress {
     /// Whether the whole amount is here. It may be used now, unless another caller uses it first.
     pub fn is_met(&self) -> bool {
         self.holding.here >= i128::from(self.amount)
@@ -164,9 +164,9 @@ impl SyncMachine {
     ///
     /// The next [`Input::Tick`](super::Input), which is due at once, sends requests to members that hold
     /// some. Further ticks repeat them until the amount is here, or until `until`. See
-    /// [`supply`](SyncMachine::supply). The caller tries to use the rights whenever the request [is
-    /// met](Supply::is_met). Then it [ends](SyncMachine::end_want) the request. Until then, these rights are
-    /// given to no other member.
+    /// [`rights_progress`](SyncMachine::rights_progress). The caller tries to use the rights whenever the
+    /// request [is met](RightsProgress::is_met). Then it [ends](SyncMachine::end_want) the request. Until
+    /// then, these rights are given to no other member.
     pub fn want_rights(
         &mut self,
         now: Millis,
@@ -211,27 +211,27 @@ impl SyncMachine {
 
     /// The progress of a request for rights. Returns `None` if there is no such request, for example because
     /// its time is over, or if there is no such budget here.
-    pub fn supply(&self, replica: &Replica, want: WantId) -> Option<Supply> {
+    pub fn rights_progress(&self, replica: &Replica, want: WantId) -> Option<RightsProgress> {
         let open = self.wants.open.iter().find(|it| it.id == want)?;
-        self.supply_at(replica, &open.rights, open.amount)
+        self.progress_at(replica, &open.rights, open.amount)
     }
 
     /// The progress of an amount of rights, requested or not. The error of a rejected operation reports it.
     /// Returns `None` if there is no such budget here.
-    pub fn supply_of(
+    pub fn rights_progress_of(
         &self,
         replica: &Replica,
         name: &str,
         kind: RightKind,
         amount: u64,
-    ) -> Option<Supply> {
-        self.supply_at(replica, &(name.into(), kind), amount)
+    ) -> Option<RightsProgress> {
+        self.progress_at(replica, &(name.into(), kind), amount)
     }
 
-    fn supply_at(&self, replica: &Replica, id: &RightsId, amount: u64) -> Option<Supply> {
+    fn progress_at(&self, replica: &Replica, id: &RightsId, amount: u64) -> Option<RightsProgress> {
         let lack = self.lack(replica, id)?;
         let round = self.wants.rounds.iter().find(|it| it.rights == *id);
-        Some(Supply {
+        Some(RightsProgress {
             amount,
             holding: lack.holding,
             reachable: lack.reachable,

@@ -57,10 +57,7 @@ const WORDS: &[Word] = &[
     word("greet", "admit, connect or hello"),
     word("greeting", "hello"),
     word("stock", "rights, or the kind of a right"),
-    Word {
-        but_in: &["core/src/lib.rs", "core/src/sync.rs", "core/src/sync"],
-        ..word("supply", "rights, or the progress of a request")
-    },
+    word("supply", "rights, or the progress of a request"),
     Word {
         // A replica also wants a pull, or an acknowledgement.
         but_in: &[

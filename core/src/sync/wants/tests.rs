@@ -151,9 +151,9 @@ impl Mesh {
         sync.want_rights(now, GIFT, RightKind::Rights, amount, until)
     }
 
-    fn supply(&self, at: usize, want: WantId) -> Supply {
+    fn progress(&self, at: usize, want: WantId) -> RightsProgress {
         let (replica, sync) = &self.ends[at];
-        sync.supply(replica, want).unwrap()
+        sync.rights_progress(replica, want).unwrap()
     }
 
     fn here(&self, at: usize) -> i128 {
@@ -182,10 +182,10 @@ fn minted(amount: u64) -> Mesh {
 fn whoever_is_short_gets_what_it_waits_for_and_some_ahead_at_once() {
     let mut mesh = minted(1_000);
     let want = mesh.want(1, 10);
-    assert!(!mesh.supply(1, want).is_met());
+    assert!(!mesh.progress(1, want).is_met());
     mesh.run(30);
-    let supply = mesh.supply(1, want);
-    assert!(supply.is_met(), "{supply:?}");
+    let progress = mesh.progress(1, want);
+    assert!(progress.is_met(), "{progress:?}");
     // As it waits for 10, it used 10: sixteen times as much comes beside it.
     assert_eq!(mesh.all(), [830, 170, 0]);
     assert_eq!(mesh.requests.len(), 1);
@@ -194,7 +194,7 @@ fn whoever_is_short_gets_what_it_waits_for_and_some_ahead_at_once() {
     mesh.ends[1].1.end_want(now, want);
     mesh.run(20_000);
     assert_eq!((mesh.all(), mesh.requests.len()), ([830, 160, 0], 1));
-    assert_eq!(mesh.ends[1].1.supply(&mesh.ends[1].0, want), None);
+    assert_eq!(mesh.ends[1].1.rights_progress(&mesh.ends[1].0, want), None);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn several_are_asked_when_one_has_not_enough_the_richest_first() {
     mesh.run(100);
     let want = mesh.want(2, 90);
     mesh.run(30);
-    assert!(mesh.supply(2, want).is_met());
+    assert!(mesh.progress(2, want).is_met());
     let asked: Vec<_> = mesh.requests.iter().map(|it| (it.1, it.2.need)).collect();
     assert_eq!(asked, [(0, 60), (1, 30)]);
     // Only the first one was asked for more than that, and has no more.
@@ -224,21 +224,24 @@ fn what_all_together_have_not_is_not_asked_for() {
     let want = mesh.want(1, 101);
     mesh.run(20_000);
     assert_eq!(mesh.requests, []);
-    let supply = mesh.supply(1, want);
+    let progress = mesh.progress(1, want);
     assert_eq!(
-        (supply.reachable, supply.asked, supply.is_met()),
+        (progress.reachable, progress.asked, progress.is_met()),
         (100, 0, false)
     );
     let (replica, sync) = &mesh.ends[1];
     assert_eq!(
-        sync.supply_of(replica, GIFT, RightKind::Rights, 101),
-        Some(supply)
+        sync.rights_progress_of(replica, GIFT, RightKind::Rights, 101),
+        Some(progress)
     );
-    assert_eq!(sync.supply_of(replica, "none", RightKind::Rights, 1), None);
+    assert_eq!(
+        sync.rights_progress_of(replica, "none", RightKind::Rights, 1),
+        None
+    );
     // Until somebody mints.
     mesh.flow(2, Flow::Mint(1)).unwrap();
     mesh.run(100);
-    assert!(mesh.supply(1, want).is_met());
+    assert!(mesh.progress(1, want).is_met());
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn two_who_wait_for_the_last_do_not_take_it_from_each_other() {
     let before = mesh.clocks();
     mesh.run(20_000);
     assert_eq!(mesh.all(), [2, 0, 0]);
-    assert!(mesh.supply(0, wants[0]).is_met());
+    assert!(mesh.progress(0, wants[0]).is_met());
     assert_eq!(mesh.clocks() - before, 1);
     // The other one is served once the first has no use for it.
     let now = mesh.now;
@@ -275,7 +278,7 @@ fn the_last_unit_moves_only_to_who_waits_for_it() {
         let (moved, now) = (mesh.clocks(), mesh.now);
         let want = mesh.want(at, 1);
         mesh.run(100);
-        assert!(mesh.supply(at, want).is_met());
+        assert!(mesh.progress(at, want).is_met());
         mesh.ends[at].1.end_want(now, want);
         mesh.run(5_000);
         assert_eq!(mesh.here(at), 1, "it left who had it");
@@ -388,7 +391,7 @@ fn room_under_a_cap_is_asked_for_in_the_same_way() {
     let want = sync.want_rights(now, GIFT, RightKind::Room, 20, until);
     assert!(mesh.flow(2, Flow::Mint(20)).is_err());
     mesh.run(50);
-    assert!(mesh.supply(2, want).is_met());
+    assert!(mesh.progress(2, want).is_met());
     mesh.flow(2, Flow::Mint(20)).unwrap();
     let rest = mesh.ends[2].0.quota().budget(GIFT).unwrap();
     assert_eq!((rest.value, rest.cap), (20, Some(50)));
@@ -479,7 +482,7 @@ fn only_members_that_know_of_it_are_asked_and_only_members_are_heard() {
         it.hello.as_mut().unwrap().gives = 0;
     }
     let want = mesh.want(1, 5);
-    assert_eq!(mesh.supply(1, want).reachable, 0);
+    assert_eq!(mesh.progress(1, want).reachable, 0);
     mesh.input(1, Input::Tick);
     let sent: Vec<Output> = core::iter::from_fn(|| mesh.ends[1].1.poll()).collect();
     assert_eq!(sent, vec![]);

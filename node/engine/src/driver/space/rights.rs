@@ -6,7 +6,7 @@ use crate::driver::levels::Reply;
 use crate::driver::{Permit, Release};
 use crate::metrics::Metrics;
 use std::sync::Arc;
-use tallymesh_core::{Error, QuotaError, RightKind, Supply, WantId, period_end};
+use tallymesh_core::{Error, QuotaError, RightKind, RightsProgress, WantId, period_end};
 use tallymesh_node_ground::model::{
     Demand, Keyed, Lack, Operation, OperationError, Transacted, Written,
 };
@@ -138,7 +138,7 @@ impl OpenSpace {
         let Lack { name, amount, .. } = &request.shortage;
         match request.shortage.kind {
             Some(_) => {
-                let progress = self.sync.supply(&self.replica, request.id);
+                let progress = self.sync.rights_progress(&self.replica, request.id);
                 progress.is_none_or(|it| it.is_met())
             }
             None => self.replica.quota().numbers_here(name) >= *amount,
@@ -194,9 +194,11 @@ impl OpenSpace {
             self.sync.lack_numbers(now, name, amount);
             return 0;
         };
-        let progress = self.sync.supply_of(&self.replica, name, kind, amount);
+        let progress = self
+            .sync
+            .rights_progress_of(&self.replica, name, kind, amount);
         self.sync.lack_rights(now, name, kind, amount);
-        let missing = |it: Supply| {
+        let missing = |it: RightsProgress| {
             let missing = i128::from(amount) - it.holding.here;
             u64::try_from(missing)
                 .ok()
