@@ -299,7 +299,7 @@ pub use state::vector::VersionVector;
 pub use sync::{Accusation, Level, Party, PeerScope, Question, Reach, Role, Share};
 pub use sync::{Input, Link, LinkStatus, Millis, Output, SyncConfig, SyncMachine};
 #[cfg(feature = "budgets")]
-pub use sync::{RightsProgress, WantId};
+pub use sync::{RequestId, RightsProgress};
 #[cfg(feature = "tokens")]
 pub use wire::Token;
 #[cfg(feature = "members")]

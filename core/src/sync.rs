@@ -86,7 +86,7 @@ pub use origins::Accusation;
 #[cfg(feature = "members")]
 pub use rights::{PeerScope, Role};
 #[cfg(feature = "budgets")]
-pub use wants::{RightsProgress, WantId};
+pub use wants::{RequestId, RightsProgress};
 
 use crate::error::{DecodeError, Error, LinkError, Rule, detail};
 use crate::hash::SplitMix64;

@@ -3,7 +3,9 @@
 
 use crate::sim::{self, Counts, Mesh, Scenario, Settings, Trouble, text};
 use std::collections::{BTreeSet, VecDeque};
-use tallymesh_core::{Error, Input, MemberError, QuotaError, Reached, Sequence, WantId, Watched};
+use tallymesh_core::{
+    Error, Input, MemberError, QuotaError, Reached, RequestId, Sequence, Watched,
+};
 
 const MEMBERS: usize = 3;
 const NAME: &str = "visits";
@@ -65,7 +67,7 @@ struct Client {
 struct Waiting {
     client: usize,
     since: u64,
-    want: WantId,
+    want: RequestId,
 }
 
 /// The state of this scenario: the sequence and its clients.
@@ -336,7 +338,7 @@ impl World {
         }
         let since = self.now;
         let sync = &mut self.nodes[at].sync;
-        let want = sync.want_numbers(since, NAME, 1, since + PATIENCE_MS);
+        let want = sync.request_numbers(since, NAME, 1, since + PATIENCE_MS);
         self.own.waiting[at].push_back(Waiting {
             client,
             since,

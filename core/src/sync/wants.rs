@@ -42,9 +42,9 @@ const UNWAITED_MAX: usize = 1_024;
 /// The name of a budget or a period, and the kind of its rights.
 pub(super) type RightsId = (String, RightKind);
 
-/// The id of a request for rights.
+/// The id of a request for rights, or for numbers of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WantId(u32);
+pub struct RequestId(u32);
 
 /// The progress of a request for rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl RightsProgress {
 
 #[derive(Clone)]
 struct Open {
-    id: WantId,
+    id: RequestId,
     rights: RightsId,
     amount: u64,
     until: Millis,
@@ -150,8 +150,8 @@ impl Wants {
         self.given.gone(link);
     }
 
-    fn open(&mut self, now: Millis, open: Open) -> WantId {
-        let id = WantId(self.ids);
+    fn open(&mut self, now: Millis, open: Open) -> RequestId {
+        let id = RequestId(self.ids);
         self.ids = self.ids.wrapping_add(1);
         self.open.push(Open { id, ..open });
         self.soon = Some(now);
@@ -165,18 +165,18 @@ impl SyncMachine {
     /// The next [`Input::Tick`](super::Input), which is due at once, sends requests to members that hold
     /// some. Further ticks repeat them until the amount is here, or until `until`. See
     /// [`rights_progress`](SyncMachine::rights_progress). The caller tries to use the rights whenever the
-    /// request [is met](RightsProgress::is_met). Then it [ends](SyncMachine::end_want) the request. Until
-    /// then, these rights are given to no other member.
-    pub fn want_rights(
+    /// request [is met](RightsProgress::is_met). Then it [ends](SyncMachine::end_rights_request) the request.
+    /// Until then, these rights are given to no other member.
+    pub fn request_rights(
         &mut self,
         now: Millis,
         name: &str,
         kind: RightKind,
         amount: u64,
         until: Millis,
-    ) -> WantId {
+    ) -> RequestId {
         let open = Open {
-            id: WantId(0),
+            id: RequestId(0),
             rights: (name.into(), kind),
             amount,
             until,
@@ -199,7 +199,7 @@ impl SyncMachine {
         }
         if unwaited.count() < UNWAITED_MAX {
             let open = Open {
-                id: WantId(0),
+                id: RequestId(0),
                 rights: (name.into(), kind),
                 amount,
                 until,
@@ -211,8 +211,8 @@ impl SyncMachine {
 
     /// The progress of a request for rights. Returns `None` if there is no such request, for example because
     /// its time is over, or if there is no such budget here.
-    pub fn rights_progress(&self, replica: &Replica, want: WantId) -> Option<RightsProgress> {
-        let open = self.wants.open.iter().find(|it| it.id == want)?;
+    pub fn rights_progress(&self, replica: &Replica, request: RequestId) -> Option<RightsProgress> {
+        let open = self.wants.open.iter().find(|it| it.id == request)?;
         self.progress_at(replica, &open.rights, open.amount)
     }
 
@@ -240,8 +240,8 @@ impl SyncMachine {
     }
 
     /// Ends a request for rights.
-    pub fn end_want(&mut self, now: Millis, want: WantId) {
-        self.wants.open.retain(|it| it.id != want);
+    pub fn end_rights_request(&mut self, now: Millis, request: RequestId) {
+        self.wants.open.retain(|it| it.id != request);
         self.wants.soon = Some(now);
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Event, MEMBERS, NAME, Work, World};
 use crate::sim::text;
-use tallymesh_core::{Error, Flow, Input, MemberError, QuotaError, RightKind, WantId};
+use tallymesh_core::{Error, Flow, Input, MemberError, QuotaError, RequestId, RightKind};
 
 /// How long a client pauses between two requests, in milliseconds.
 pub(super) const THINK_MS: (u64, u64) = (20, 200);
@@ -38,7 +38,7 @@ impl Client {
 pub(super) struct Waiting {
     client: usize,
     since: u64,
-    want: WantId,
+    want: RequestId,
 }
 
 impl World {
@@ -60,8 +60,8 @@ impl World {
         let (now, until) = (self.now, self.now + self.own.plan.patience_ms);
         let sync = &mut self.nodes[at].sync;
         let want = match self.own.plan.work {
-            Work::Sequence(_) => sync.want_numbers(now, NAME, 1, until),
-            _ => sync.want_rights(now, NAME, RightKind::Rights, 1, until),
+            Work::Sequence(_) => sync.request_numbers(now, NAME, 1, until),
+            _ => sync.request_rights(now, NAME, RightKind::Rights, 1, until),
         };
         self.own.waiting[at].push_back(Waiting {
             client,
@@ -169,7 +169,7 @@ impl World {
             let sync = &mut self.nodes[at].sync;
             match self.own.plan.work {
                 Work::Sequence(_) => sync.end_numbers(self.now, want),
-                _ => sync.end_want(self.now, want),
+                _ => sync.end_rights_request(self.now, want),
             }
             if !served {
                 self.ends(client, false);

@@ -1,7 +1,7 @@
 //! Clients that send requests to members, and those of them that wait.
 
 use super::{Metered, World, oracle::Dot};
-use tallymesh_core::{Error, Input, MemberError, QuotaError, RightKind, WantId};
+use tallymesh_core::{Error, Input, MemberError, QuotaError, RequestId, RightKind};
 
 const KEYS: [&str; 3] = ["api", "api:a", "api:b"];
 /// How long a client pauses between two requests, in milliseconds.
@@ -35,7 +35,7 @@ pub(super) struct Waiting {
     key: &'static str,
     cost: u64,
     since: u64,
-    want: Option<(String, WantId)>,
+    want: Option<(String, RequestId)>,
 }
 
 impl World {
@@ -142,11 +142,11 @@ impl World {
                 continue;
             }
             if let Some((_, want)) = it.want.take() {
-                node.sync.end_want(now, want);
+                node.sync.end_rights_request(now, want);
             }
             let until = it.since + PATIENCE_MS;
             let sync = &mut node.sync;
-            let want = sync.want_rights(now, &period.name, RightKind::Period, it.cost, until);
+            let want = sync.request_rights(now, &period.name, RightKind::Period, it.cost, until);
             it.want = Some((period.name, want));
             any = true;
         }
@@ -203,7 +203,7 @@ impl World {
             let now = self.now;
             let first = self.own.waiting[at].pop_front();
             if let Some((_, want)) = first.and_then(|it| it.want) {
-                self.nodes[at].sync.end_want(now, want);
+                self.nodes[at].sync.end_rights_request(now, want);
             }
             match served {
                 true => self.own.metrics.waited += 1,

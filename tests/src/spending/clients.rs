@@ -2,7 +2,7 @@
 
 use super::{Dot, Event, MEMBERS, NAME, Policy, THINK_MS, World};
 use tallymesh_core::{
-    Error, Flow, Input, KeyStatus, MemberError, Once, QuotaError, RightKind, WantId,
+    Error, Flow, Input, KeyStatus, MemberError, Once, QuotaError, RequestId, RightKind,
 };
 
 /// Milliseconds between two requests of a plain policy. An answer takes up to 60 ms.
@@ -30,7 +30,7 @@ pub(super) struct Waiting {
     pub(super) since: u64,
     /// The kind of right that it waits for: rights to spend, or room to give back.
     wish: RightKind,
-    want: Option<WantId>,
+    want: Option<RequestId>,
 }
 
 impl Client {
@@ -62,7 +62,7 @@ impl World {
         let (now, until) = (self.now, self.now + self.own.plan.patience_ms);
         let sync = &mut self.nodes[at].sync;
         let asks = self.own.policy == Policy::Members;
-        let want = asks.then(|| sync.want_rights(now, NAME, wish, 1, until));
+        let want = asks.then(|| sync.request_rights(now, NAME, wish, 1, until));
         self.own.waiting[at].push_back(Waiting {
             client,
             since: now,
@@ -217,9 +217,9 @@ impl World {
         }
     }
 
-    fn end_want(&mut self, at: usize, want: Option<WantId>) {
+    fn end_want(&mut self, at: usize, want: Option<RequestId>) {
         if let Some(want) = want {
-            self.nodes[at].sync.end_want(self.now, want);
+            self.nodes[at].sync.end_rights_request(self.now, want);
         }
     }
 

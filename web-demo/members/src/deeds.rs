@@ -5,7 +5,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tallymesh_core::{Error, Flow, Holding, Input, QuotaError, RightKind, WantId};
+use tallymesh_core::{Error, Flow, Holding, Input, QuotaError, RequestId, RightKind};
 
 use crate::world::{Member, World};
 
@@ -40,7 +40,7 @@ impl Deed {
 pub(crate) struct Waiting {
     pub(crate) deed: Deed,
     pub(crate) until: u64,
-    want: WantId,
+    want: RequestId,
 }
 
 /// How something ended.
@@ -107,8 +107,8 @@ impl World {
         let sync = &mut self.members[at].sync;
         let (name, amount) = deed.takes();
         let want = match deed {
-            Deed::Next { .. } => sync.want_numbers(now, name, amount, until),
-            _ => sync.want_rights(now, name, RightKind::Rights, amount, until),
+            Deed::Next { .. } => sync.request_numbers(now, name, amount, until),
+            _ => sync.request_rights(now, name, RightKind::Rights, amount, until),
         };
         let waiting = Waiting { deed, until, want };
         self.members[at].waiting.push(waiting);
@@ -144,7 +144,7 @@ impl World {
             let want = member.waiting.remove(place).want;
             match deed {
                 Deed::Next { .. } => member.sync.end_numbers(now, want),
-                _ => member.sync.end_want(now, want),
+                _ => member.sync.end_rights_request(now, want),
             }
             if let Outcome::HandedOut { number, .. } = outcome {
                 let issued = &mut self.found.issued;

@@ -14,7 +14,7 @@
 //! can't be reached delays the watched number by at most [`PATIENCE_MS`].
 
 use super::recent::Recent;
-use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, UNWAITED_MS, WantId};
+use super::{ASK_AGAIN_MS, ASK_AGAIN_MS_MAX, RequestId, UNWAITED_MS};
 use crate::ledger::RightKind;
 use crate::quota::sequence::{ReceivedPart, Watching};
 use crate::replica::Replica;
@@ -94,7 +94,7 @@ enum Why {
 
 #[derive(Clone)]
 struct Open {
-    id: WantId,
+    id: RequestId,
     name: String,
     /// 0 once the numbers of a `Lacked` request are here.
     count: u64,
@@ -158,7 +158,13 @@ impl SyncMachine {
     /// that gives them. Further ticks repeat it until `count` numbers are
     /// [here](crate::QuotaRef::numbers_here), or until `until`. The caller tries to draw a number when there
     /// is one. Then it [ends](SyncMachine::end_numbers) the request.
-    pub fn want_numbers(&mut self, now: Millis, name: &str, count: u64, until: Millis) -> WantId {
+    pub fn request_numbers(
+        &mut self,
+        now: Millis,
+        name: &str,
+        count: u64,
+        until: Millis,
+    ) -> RequestId {
         self.open_draws(now, name, count, until, Why::Waited)
     }
 
@@ -187,9 +193,9 @@ impl SyncMachine {
         count: u64,
         until: Millis,
         why: Why,
-    ) -> WantId {
+    ) -> RequestId {
         let numbers = &mut self.wants.sequences;
-        let id = WantId(numbers.ids);
+        let id = RequestId(numbers.ids);
         numbers.ids = numbers.ids.wrapping_add(1);
         numbers.open.push(Open {
             id,
@@ -203,8 +209,8 @@ impl SyncMachine {
     }
 
     /// Ends a request for numbers.
-    pub fn end_numbers(&mut self, now: Millis, want: WantId) {
-        self.wants.sequences.open.retain(|it| it.id != want);
+    pub fn end_numbers(&mut self, now: Millis, request: RequestId) {
+        self.wants.sequences.open.retain(|it| it.id != request);
         self.wants.sequences.soon = Some(now);
     }
 

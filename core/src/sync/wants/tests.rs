@@ -145,13 +145,13 @@ impl Mesh {
         done
     }
 
-    fn want(&mut self, at: usize, amount: u64) -> WantId {
+    fn want(&mut self, at: usize, amount: u64) -> RequestId {
         let (now, until) = (self.now, self.now + 30_000);
         let sync = &mut self.ends[at].1;
-        sync.want_rights(now, GIFT, RightKind::Rights, amount, until)
+        sync.request_rights(now, GIFT, RightKind::Rights, amount, until)
     }
 
-    fn progress(&self, at: usize, want: WantId) -> RightsProgress {
+    fn progress(&self, at: usize, want: RequestId) -> RightsProgress {
         let (replica, sync) = &self.ends[at];
         sync.rights_progress(replica, want).unwrap()
     }
@@ -191,7 +191,7 @@ fn whoever_is_short_gets_what_it_waits_for_and_some_ahead_at_once() {
     assert_eq!(mesh.requests.len(), 1);
     mesh.flow(1, Flow::Spend(10)).unwrap();
     let now = mesh.now;
-    mesh.ends[1].1.end_want(now, want);
+    mesh.ends[1].1.end_rights_request(now, want);
     mesh.run(20_000);
     assert_eq!((mesh.all(), mesh.requests.len()), ([830, 160, 0], 1));
     assert_eq!(mesh.ends[1].1.rights_progress(&mesh.ends[1].0, want), None);
@@ -264,7 +264,7 @@ fn two_who_wait_for_the_last_do_not_take_it_from_each_other() {
     assert_eq!(mesh.clocks() - before, 1);
     // The other one is served once the first has no use for it.
     let now = mesh.now;
-    mesh.ends[0].1.end_want(now, wants[0]);
+    mesh.ends[0].1.end_rights_request(now, wants[0]);
     mesh.run(9_000);
     assert_eq!((mesh.all(), mesh.clocks() - before), ([0, 2, 0], 2));
 }
@@ -279,7 +279,7 @@ fn the_last_unit_moves_only_to_who_waits_for_it() {
         let want = mesh.want(at, 1);
         mesh.run(100);
         assert!(mesh.progress(at, want).is_met());
-        mesh.ends[at].1.end_want(now, want);
+        mesh.ends[at].1.end_rights_request(now, want);
         mesh.run(5_000);
         assert_eq!(mesh.here(at), 1, "it left who had it");
         assert!(mesh.clocks() - moved <= 1);
@@ -388,7 +388,7 @@ fn room_under_a_cap_is_asked_for_in_the_same_way() {
     mesh.run(100);
     let (now, until) = (mesh.now, mesh.now + 1_000);
     let sync = &mut mesh.ends[2].1;
-    let want = sync.want_rights(now, GIFT, RightKind::Room, 20, until);
+    let want = sync.request_rights(now, GIFT, RightKind::Room, 20, until);
     assert!(mesh.flow(2, Flow::Mint(20)).is_err());
     mesh.run(50);
     assert!(mesh.progress(2, want).is_met());

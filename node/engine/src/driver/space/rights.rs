@@ -6,7 +6,7 @@ use crate::driver::levels::Reply;
 use crate::driver::{Permit, Release};
 use crate::metrics::Metrics;
 use std::sync::Arc;
-use tallymesh_core::{Error, QuotaError, RightKind, RightsProgress, WantId, period_end};
+use tallymesh_core::{Error, QuotaError, RequestId, RightKind, RightsProgress, period_end};
 use tallymesh_node_ground::model::{
     Demand, Keyed, Lack, Operation, OperationError, Transacted, Written,
 };
@@ -27,7 +27,7 @@ pub(in crate::driver) struct Write {
 
 /// The rights request of a waiting write or command.
 pub(in crate::driver) struct RightsRequest {
-    id: WantId,
+    id: RequestId,
     shortage: Lack,
     /// When the period ends for which it waits, in milliseconds since the start; `None` if it waits
     /// for no period.
@@ -117,8 +117,8 @@ impl OpenSpace {
     fn begin_request(&mut self, now: u64, shortage: Lack, until: u64) -> RightsRequest {
         let (name, amount) = (&shortage.name, shortage.amount);
         let id = match shortage.kind {
-            Some(kind) => self.sync.want_rights(now, name, kind, amount, until),
-            None => self.sync.want_numbers(now, name, amount, until),
+            Some(kind) => self.sync.request_rights(now, name, kind, amount, until),
+            None => self.sync.request_numbers(now, name, amount, until),
         };
         let window = Some(name).filter(|_| shortage.kind == Some(RightKind::Period));
         let ends = window.and_then(|it| period_end(it));
@@ -128,7 +128,7 @@ impl OpenSpace {
 
     fn end_request(&mut self, now: u64, request: &RightsRequest) {
         match request.shortage.kind {
-            Some(_) => self.sync.end_want(now, request.id),
+            Some(_) => self.sync.end_rights_request(now, request.id),
             None => self.sync.end_numbers(now, request.id),
         }
     }
