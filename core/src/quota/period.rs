@@ -254,9 +254,10 @@ impl<'a> QuotaRef<'a> {
         }
     }
 
-    /// The share that another owner may still bring into a period, according to this replica.
-    fn share_to_come(self, owner: &Owner, name: &str) -> i128 {
-        let period = PeriodId::parse(name);
+    /// The share that another owner may still bring into the period of this [name](Period::name), according to
+    /// this replica. It is 0 if the period is over, or if the owner has brought in its share or has none.
+    pub fn share_to_come(self, owner: &Owner, name: &str) -> i128 {
+        let period = PeriodId::parse(name).filter(|it| !is_over(self.state, it.end));
         let of = |it: PeriodId<'_>| {
             let present = self.membership.configuration()?;
             let limit = present

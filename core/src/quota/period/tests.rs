@@ -316,6 +316,44 @@ fn a_start_brings_in_nothing_in_a_period_in_which_one_before_it_may_have() {
 }
 
 #[test]
+fn a_share_is_to_come_until_its_owner_brings_it_in_or_its_period_is_over() {
+    let [mut one, mut two] = members();
+    one.quota_mut()
+        .propose_limits(&[limit("login", 5, 1_000)])
+        .unwrap();
+    let mut both = [one, two];
+    tend(&mut both);
+    [one, two] = both;
+    // The period begins after both knew of the limit.
+    for replica in [&mut one, &mut two] {
+        replica.set_time(BEGIN + 10_000);
+    }
+    let name = one.quota().period("login").unwrap().name;
+    fn to_come(it: &Replica, owner: &Owner, name: &str) -> i128 {
+        it.quota().share_to_come(owner, name)
+    }
+    assert_eq!(to_come(&one, &OWNERS[0], &name), 3);
+    assert_eq!(to_come(&one, &OWNERS[1], &name), 2);
+    assert_eq!(to_come(&one, &[9; 32], &name), 0, "it is no member");
+    assert_eq!(
+        to_come(&one, &OWNERS[1], "login"),
+        0,
+        "it is no period's name"
+    );
+    allow(&mut two, "login", 1).unwrap();
+    assert_eq!(
+        to_come(&one, &OWNERS[1], &name),
+        2,
+        "nobody has said so yet"
+    );
+    pass(&two, &mut one);
+    assert_eq!(to_come(&one, &OWNERS[1], &name), 0);
+    assert_eq!(to_come(&two, &OWNERS[0], &name), 3);
+    two.set_time(BEGIN + 11_000);
+    assert_eq!(to_come(&two, &OWNERS[0], &name), 0, "it is over");
+}
+
+#[test]
 fn what_comes_after_its_period_was_deleted_is_no_fault_and_goes_too() {
     let mut both = members();
     both[0]

@@ -17,9 +17,6 @@ const FRESH_MS: u64 = 5_000;
 /// Most budgets, and most sequences, that are looked at for it. Other requests wait meanwhile.
 const LOOKED_AT_MAX: usize = 1_000;
 
-/// The part of a period's name before its key: two numbers of 16 digits.
-const PERIOD_PREFIX_BYTES: usize = 32;
-
 /// The last answer, with its time.
 #[derive(Default)]
 pub(super) struct Stuck {
@@ -170,21 +167,7 @@ impl OpenSpace {
         let mut held = of_period.filter(|(_, writer, _)| owners.get(writer) == Some(owner));
         match held.next() {
             Some((.., first)) => first + held.map(|it| it.2).sum::<i128>(),
-            None => self.share_of(period, owner),
+            None => self.replica.quota().share_to_come(&owner.0, period),
         }
-    }
-
-    /// The share of a limit that a member has in each period.
-    fn share_of(&self, period: &str, owner: &OwnerKey) -> i128 {
-        let share = || {
-            let key = period.get(PERIOD_PREFIX_BYTES..)?;
-            let present = self.replica.quota().period(key).ok()?;
-            let limit = Some(present).filter(|it| it.name == period)?.limit.limit;
-            let configuration = self.replica.members().configuration()?;
-            let rank = configuration.members.binary_search(&owner.0).ok()? as u64;
-            let members = configuration.members.len() as u64;
-            Some(limit / members + u64::from(rank < limit % members))
-        };
-        share().unwrap_or(0).into()
     }
 }
