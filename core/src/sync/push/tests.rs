@@ -120,6 +120,38 @@ fn the_copies_of_a_push_have_room_on_all_links_together() {
     assert_eq!(rooms(&end), [true, false, false]);
 }
 
+/// A large push of another writer is passed on to few links, and announced to many.
+#[test]
+fn a_push_is_passed_on_if_its_copies_have_room() {
+    let mut other = replica(7);
+    for counter in 0..1_000 {
+        let key = format!("{counter:03}{}", "k".repeat(200));
+        other.add(&key, 1).unwrap();
+    }
+    let push = full(&other);
+    assert!((PUSH_BYTES_MAX..FRAME_BYTES_MAX).contains(&encoded(&push).len()));
+    for (links, passed_on) in [(2, 1), (600, 0)] {
+        let mut end = End::new();
+        for number in 0..links {
+            end.link(number, 1, id(1));
+        }
+        end.sent();
+        comes(&mut end, Link(0), &push);
+        assert_eq!(end.replica.len(), 1_000);
+        let copies = end.sent();
+        assert!(copies.iter().all(|it| it.1 == Body::Push(push.clone())));
+        assert_eq!(copies.len(), passed_on);
+        end.wait(PUSH_DELAY_MS);
+        let announced = end.sent();
+        let is_digest = |it: &(Link, Body)| matches!(it.1, Body::Digest(_));
+        assert!(announced.iter().all(is_digest));
+        assert_eq!(
+            announced.len(),
+            if passed_on > 0 { 0 } else { links as usize - 1 }
+        );
+    }
+}
+
 #[test]
 fn what_was_written_alone_is_pulled_and_not_pushed() {
     let mut end = End::new();

@@ -94,6 +94,23 @@ fn one_owner_has_so_many_writers_and_others_go_on() {
     assert_eq!(end.replica.value("k"), Some(1));
 }
 
+/// A writer that has no room may have it later, so its peer does not hear that the writer ended.
+#[test]
+fn a_writer_without_room_has_not_ended() {
+    let mut end = member();
+    let owner = [7; 32];
+    let flood = link(&mut end, 1, owner, Party::default());
+    let most = crate::bounds::OWN_WRITERS_MAX as u64;
+    for number in 1..=most {
+        end.sent();
+        names(&mut end, flood, owner, number);
+    }
+    let knows = |number| end.replica.state.knows(&mint(&owner, number));
+    assert!(knows(most - 1) && !knows(most));
+    let sent = end.sent();
+    assert!(!sent.iter().any(|it| matches!(it.1, Body::Ended { .. })));
+}
+
 /// Forgotten writers make room.
 #[test]
 fn a_writer_counts_until_it_is_forgotten() {
