@@ -26,6 +26,7 @@ impl Membership {
             early,
             follows,
             linked,
+            told,
             proposal,
             asked,
             vouched,
@@ -43,7 +44,7 @@ impl Membership {
             held.sort_unstable_by_key(|(_, writer)| **writer);
             format!("{held:?}")
         };
-        let told = |Sponsored { writer, seen }: &Sponsored| {
+        let reported = |Sponsored { writer, seen }: &Sponsored| {
             let mut seen: Vec<_> = seen
                 .iter()
                 .map(|(number, clock)| (id(*number), *clock))
@@ -51,8 +52,10 @@ impl Membership {
             seen.sort_unstable();
             (id(*writer), seen)
         };
-        let mut sponsored: Vec<_> = sponsored.iter().map(told).collect();
+        let mut sponsored: Vec<_> = sponsored.iter().map(reported).collect();
         sponsored.sort_unstable();
+        let mut told = told.clone();
+        told.sort_unstable();
         let mut vouched: Vec<_> = vouched.iter().map(|(by, of)| (*by, id(*of))).collect();
         vouched.sort_unstable();
         let pending = pending.as_ref().map(|(clock, held)| (*clock, clocks(held)));
@@ -67,8 +70,8 @@ impl Membership {
         });
         let (stable, collected) = (clocks(stable), clocks(collected));
         format!(
-            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {follows:?} {linked} {proposal:?} \
-             {asked} {vouched:?} {waiting} {returns:?} {gaps}"
+            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {follows:?} {linked} {told:?} \
+             {proposal:?} {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }
 }

@@ -229,8 +229,7 @@ impl Membership {
     /// Whether a member's start, or the end of one, is delayed by this member's acknowledgement. The
     /// acknowledgement waits for the guests that are sponsored here.
     ///
-    /// Until then the start has [no vote](Self::has_vote), and the last clock of the ended one is not
-    /// certain.
+    /// Until then the place of the start, and the last clock of the ended one, are not certain.
     pub(crate) fn delays_members(&self, state: &State) -> bool {
         let acked = self.acked();
         let is_held_up = |by: Stamp| {

@@ -23,6 +23,7 @@ impl Empty for WriterTable {
         early: false,
         follows: None,
         linked: 0,
+        told: Vec::new(),
         proposal: None,
         asked: false,
         vouched: Vec::new(),

@@ -11,7 +11,7 @@
 //! rest: the earlier start is the owner's only living one here, and nobody knows more of it than the store
 //! did. If others turn out to know more, or know another start of the owner, the store was an older copy or
 //! the folder was copied. Then the start is one like any other, which
-//! [votes](super::Membership::has_vote) once enough others have acknowledged it.
+//! [votes](super::Membership::has_vote) once enough others know of it.
 
 use super::Membership;
 use crate::indexed_state::State;
@@ -84,12 +84,12 @@ impl Membership {
         self.table.update(|it| it.linked = members);
     }
 
-    /// The number of other members that must have acknowledged this start before it votes, out of `members`.
+    /// The number of other members that must know of this start before it votes, out of `members`.
     ///
     /// A start that does not follow the one before needs one of each majority that the earlier one can have
     /// been part of. A start that does needs as many as a majority has beside itself: they say whether they
     /// know more of the earlier one. It waits for one more where so many are linked.
-    pub(crate) fn acks_needed(&self, state: &State, members: usize) -> usize {
+    pub(crate) fn knowing_needed(&self, state: &State, members: usize) -> usize {
         let all = members - members / 2;
         match self.follows(state) {
             true => (members / 2).max(self.table.linked.min(all)),

@@ -306,8 +306,29 @@ impl Membership {
                 *clock = of(theirs, *writer).min(*clock);
             }
         }
+        self.hold_back_starts(state, &mut seen);
         seen.retain(|(_, clock)| *clock > 0);
         seen
+    }
+
+    /// Leaves out other starts whose place is not certain, while this one is
+    /// [uninformed](Self::is_uninformed). What was acknowledged before stays.
+    fn hold_back_starts(&self, state: &State, seen: &mut [(u32, u64)]) {
+        let unsure = |number: u32| {
+            let writer = self.writer(number);
+            let counts = number != OWN && writer.is_unsure() && self.counts(number);
+            let announce = writer.announce.as_ref().filter(|_| counts);
+            announce.map(|it| it.clock)
+        };
+        if !seen.iter().any(|it| unsure(it.0).is_some()) || !self.is_uninformed(state) {
+            return;
+        }
+        let before = self.acked();
+        for (number, clock) in seen {
+            if let Some(announced) = unsure(*number) {
+                *clock = (announced - 1).max(of(&before, *number)).min(*clock);
+            }
+        }
     }
 
     /// Returns the clocks that a sponsored writer has seen at least. It reported them, or else its last

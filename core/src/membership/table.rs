@@ -54,6 +54,8 @@ pub(crate) struct WriterTable {
     pub(crate) follows: Option<Predecessor>,
     /// How many other members are linked, as the sync machine last said.
     pub(crate) linked: usize,
+    /// The other members' writers that know of this start, and of which this replica had everything then.
+    pub(crate) told: Vec<WriterId>,
     /// The ruling that was proposed here.
     pub(crate) proposal: Option<Ruling>,
     /// Whether that ruling was put to the vote.

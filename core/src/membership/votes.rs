@@ -6,10 +6,18 @@
 //! reads all votes that it has seen, and nobody sends a promise to one receiver.
 //!
 //! It departs from the paper where a member may have lost its disk. A new incarnation has
-//! [no vote](Membership::has_vote) until enough others have acknowledged it: one of each majority that an
-//! earlier incarnation can have been part of. Then it takes over the vote that they know of. An incarnation
-//! in the [place](super::place) of the one before, whose store is whole, is no such case: it votes as soon as
-//! half of the others have acknowledged it.
+//! [no vote](Membership::has_vote) until enough others know of it: one of each majority that an earlier
+//! incarnation can have been part of. From then on they do not count the old vote, and the new incarnation has
+//! all that they accepted before. An incarnation in the [place](super::place) of the one before, whose store is
+//! whole, is no such case: it votes as soon as half of the others know of it.
+//!
+//! A member knows of a start if it has acknowledged it, or if it had the start's announcement and the start has
+//! since received all that the member had ([`Membership::note_told`]). The second happens without the member's
+//! guests, for which acknowledgements wait.
+//!
+//! Two members may have lost their disks at a time. Neither can say what was decided, so neither may speak for
+//! the other: a start that is [uninformed](Membership::is_uninformed) acknowledges no start that may need its
+//! word. Other starts take an unsure member's word only as its acknowledgement.
 
 use super::Membership;
 use crate::bounds::MEMBERS_MAX;
@@ -20,6 +28,7 @@ use crate::optional::Optional;
 use crate::sort::sort;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
+use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -65,27 +74,70 @@ impl Membership {
     /// Whether this replica may vote.
     ///
     /// A member's new incarnation may have lost a promise of the one before, if its disk was put back. It
-    /// votes once enough others have acknowledged it: one of each majority that the one before can have been
-    /// part of. By then they no longer count the old vote. A start that [follows](super::place) the one before
-    /// in its place has lost nothing, and needs fewer.
+    /// votes once enough others know of it: one of each majority that the one before can have been part of. By
+    /// then they no longer count the old vote. A start that [follows](super::place) the one before in its
+    /// place has lost nothing, and needs fewer.
     pub(crate) fn has_vote(&self, state: &State) -> bool {
-        let members = self.configuration().map_or(0, |it| it.members.len());
-        let writer_state = &self.table.writer_states[OWN as usize];
-        let Some(announce) = writer_state.announce.as_ref().filter(|_| self.is_member()) else {
+        let Some(announced) = self.announced().filter(|_| self.is_member()) else {
             return false;
         };
-        let knows = |number: u32| {
-            let ack = &self.table.writer_states[number as usize].ack;
-            number != OWN
-                && self.counts(number)
-                && ack
-                    .as_ref()
-                    .is_some_and(|ack| ack.of(OWN) >= announce.clock)
-        };
-        let heard = (0..state.ids().len() as u32).filter(|number| knows(*number));
-        let needed = self.acks_needed(state, members);
+        let members = self.configuration().map_or(0, |it| it.members.len());
         let stable = self.table.stable.first().copied().unwrap_or(0);
-        stable >= announce.clock || members == 1 || heard.count() >= needed
+        let follows = self.follows(state);
+        let trusted = |number: u32| follows || !self.writer(number).is_unsure();
+        stable >= announced
+            || members == 1
+            || self.knowing(state, trusted) >= self.knowing_needed(state, members)
+    }
+
+    /// The clock at which this start was announced.
+    fn announced(&self) -> Option<u64> {
+        let announce = self.writer(OWN).announce.as_ref();
+        announce.map(|it| it.clock)
+    }
+
+    /// How many other members know of this start. It takes the word of those that are `trusted` without an
+    /// acknowledgement.
+    fn knowing(&self, state: &State, trusted: impl Fn(u32) -> bool) -> usize {
+        let announced = self.announced().unwrap_or(u64::MAX);
+        let acked = |number: u32| {
+            let ack = self.writer(number).ack.as_ref();
+            ack.is_some_and(|ack| ack.of(OWN) >= announced)
+        };
+        let told = |number: u32| self.table.told.contains(&state.id(number));
+        let others = self.starts().filter(|it| *it != OWN && self.counts(*it));
+        others
+            .filter(|it| acked(*it) || told(*it) && trusted(*it))
+            .count()
+    }
+
+    /// Notes that a member's writer has this replica's transactions up to `clock`, and that this replica had
+    /// all that it had then. If this start was announced by then, the member knows of it.
+    pub(crate) fn note_told(&mut self, state: &State, writer: &WriterId, clock: u64) {
+        let number = state.number_of(writer).filter(|it| self.counts(*it));
+        let knows = self.announced().is_some_and(|it| clock >= it);
+        if number.is_some() && knows && !self.table.told.contains(writer) {
+            self.table.update(|it| it.told.push(*writer));
+        }
+    }
+
+    /// Whether this start may lack what an earlier one of its owner had accepted, and those that it has heard
+    /// of are too few to say.
+    ///
+    /// An owner without an earlier start had accepted nothing. Enough others have to say that there was none.
+    pub(crate) fn is_uninformed(&self, state: &State) -> bool {
+        if self.follows(state) || self.has_vote(state) {
+            return false;
+        }
+        let members = self.configuration().map_or(0, |it| it.members.len());
+        let is_first = self
+            .owner_of(OWN)
+            .is_some_and(|it| self.newest_start(&it) == 0);
+        let needed = match is_first {
+            true => members - members / 2,
+            false => members.saturating_sub(1),
+        };
+        self.knowing(state, |_| true) < needed
     }
 
     /// Takes the next step towards a decided configuration: it decides, or votes, if there is anything to

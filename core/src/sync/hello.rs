@@ -268,6 +268,10 @@ impl SyncMachine {
         if self.is_held_to(link) {
             return self.note_received_by_limited(replica, link, &writer, vector);
         }
+        if MEMBERS && replica.state.vector().covers(vector) {
+            let clock = vector.get(&replica.writer());
+            replica.membership.note_told(&replica.state, &writer, clock);
+        }
         if replica.members().is_sure_member(&writer) {
             // A start from too old a state makes members that merged its records rejoin, too: they do not
             // count.

@@ -286,6 +286,24 @@ pub fn two_lost() -> Config {
     }
 }
 
+/// The orders of few events in which two of five disks are lost at the same time.
+fn two_disks(wiped: u8, depth_max: usize) -> Config {
+    let most = Counts {
+        put_back: 2 - wiped,
+        wiped,
+        cuts: 2,
+        proposals: 2,
+        writes: 1,
+        ..Counts::default()
+    };
+    Config {
+        most,
+        depth_max,
+        settle_each: 200,
+        ..two_lost()
+    }
+}
+
 /// Members that are all up and linked, where nobody notices that older copies of disks were put back. The other
 /// members notice, and so nothing is decided twice.
 fn deceived(members: usize, depth_max: usize) -> Config {
@@ -388,6 +406,8 @@ fn by_events() -> Vec<Config> {
         each(200, events(5, Pace::Events, 3)),
         each(200, events(5, Pace::Rounds, 4)),
         each(200, removals(5, Pace::Events, 3)),
+        two_disks(0, 5),
+        two_disks(1, 5),
     ];
     configs.extend(ballots());
     configs
@@ -409,6 +429,7 @@ fn share_by_events() -> Vec<Config> {
         each(20, removals(3, Pace::Rounds, 3)),
         each(20, copies(3, Pace::Events, 2)),
         each(50, events(5, Pace::Events, 2)),
+        two_disks(0, 3),
     ];
     configs.extend(shortest());
     configs

@@ -380,6 +380,77 @@ fn a_start_waits_for_one_more_where_so_many_are_linked() {
     }
 }
 
+/// Acknowledgements wait for guests, which may be gone. What a member has does not.
+#[test]
+fn a_start_that_follows_votes_once_it_has_all_that_enough_others_have() {
+    for (linked, told, votes) in [(0, 0, false), (1, 1, true), (2, 1, false), (2, 2, true)] {
+        let (mut replica, _) = following(3, 0);
+        replica.membership.note_linked(linked);
+        let clock = replica.clock();
+        for other in 1..=told {
+            let Replica {
+                state, membership, ..
+            } = &mut replica;
+            let writer = state.id(other);
+            // Before it has the announcement, it does not know of this start. Twice is not two.
+            for clock in [clock - 1, clock, clock] {
+                membership.note_told(state, &writer, clock);
+            }
+        }
+        // One that is no member does not count.
+        replica
+            .membership
+            .note_told(&replica.state, &id(200), clock);
+        assert_eq!(replica.members().has_vote(), votes, "{linked}, {told}");
+    }
+}
+
+/// One of five members that have all lost their disks says nothing for another one, before it has heard of
+/// all of them. An owner without an earlier start has heard enough from three.
+#[test]
+fn a_start_that_may_lack_what_was_decided_acknowledges_no_other_one() {
+    for (earlier, sure, known, acknowledges, votes) in [
+        (true, true, 2, false, false),
+        (true, true, 3, true, true),
+        (true, false, 3, false, false),
+        (true, false, 4, true, false),
+        (false, false, 2, false, false),
+        (false, false, 3, true, false),
+    ] {
+        let mut replica = member(5);
+        if earlier {
+            let before = incarnation(&mut replica, 0);
+            fence(&mut replica, before);
+        }
+        let table = replica.membership.table_mut().stored();
+        table.stable.clear();
+        let others = &mut table.writer_states[1..5];
+        for other in others {
+            other.base = (!sure).then(Box::default);
+        }
+        // The last one has just begun.
+        table.writer_states[4].base = Some(Box::default());
+        let Replica {
+            state, membership, ..
+        } = &mut replica;
+        for other in 1..=known {
+            let writer = state.id(other);
+            membership.note_told(state, &writer, 4);
+        }
+        let acked = membership.seen(state).iter().any(|it| *it == (4, 10));
+        let said = (acked, membership.has_vote(state));
+        assert_eq!(said, (acknowledges, votes), "{earlier} {sure} {known}");
+        // What was acknowledged before stays.
+        let seen = vec![(4, 7)];
+        let (clock, want) = (5, 0);
+        membership.table_mut().stored().writer_states[OWN as usize].ack =
+            Some(Box::new(Ack { clock, want, seen }));
+        let least = if acknowledges { 10 } else { 7 };
+        let seen = membership.seen(state);
+        assert!(seen.contains(&(4, least)), "{seen:?}");
+    }
+}
+
 #[test]
 fn a_start_of_whose_earlier_one_others_know_more_follows_none() {
     let (mut replica, before) = following(3, 1);

@@ -50,7 +50,8 @@ fn exchange(all: &mut [Replica; 3]) {
     for from in 0..3 {
         for to in 0..3 {
             let message = all[from].delta(&all[to].vector());
-            all[to].merge(&message).unwrap();
+            let live = Some(all[from].writer());
+            all[to].merge_with(&message, live, &mut |_| ()).unwrap();
         }
     }
 }
@@ -460,7 +461,8 @@ fn exchange_among(all: &mut [Replica], among: &[usize]) {
     for from in among {
         for to in among {
             let message = all[*from].delta(&all[*to].vector());
-            all[*to].merge(&message).unwrap();
+            let live = Some(all[*from].writer());
+            all[*to].merge_with(&message, live, &mut |_| ()).unwrap();
         }
     }
 }

@@ -629,7 +629,8 @@ fn second() -> [Replica; 3] {
     early.merge(&full(&home)).unwrap();
     let mut new = early.clone();
     new.members_mut().announce(&OTHER, &[0; 16], 2).unwrap();
-    home.merge(&full(&new)).unwrap();
+    let live = Some(new.writer());
+    home.merge_with(&full(&new), live, &mut |_| ()).unwrap();
     home.members_mut().acknowledge().unwrap();
     let mut known = new.clone();
     known.merge(&home.delta(&new.vector())).unwrap();
