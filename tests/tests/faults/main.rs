@@ -47,9 +47,7 @@ fn acknowledged_operations_count_once_whatever_befalls_nodes() {
     let kinds = storm::Kind::ALL.into_iter().filter(|kind| {
         let name = format!("{kind:?}");
         only.as_ref()
-            .map_or(!storm::Kind::OPEN.contains(kind), |only| {
-                only.split(',').any(|it| it == name)
-            })
+            .is_none_or(|only| only.split(',').any(|it| it == name))
     });
     let plan = Plan {
         kinds: kinds.collect(),

@@ -39,10 +39,6 @@ impl Kind {
         Kind::Wedge,
     ];
 
-    /// Kinds that meet an open fault, and are played only by their names: members that started again wait for guests
-    /// that are gone (`majority` in the suite of the node).
-    pub(crate) const OPEN: [Kind; 1] = [Kind::Wedge];
-
     /// Kinds that may come on top of another one.
     pub(super) const LINKS: [Kind; 4] = [
         Kind::CutBothWays,
