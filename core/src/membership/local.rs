@@ -27,6 +27,7 @@ impl Membership {
             follows,
             linked,
             told,
+            votes_on,
             proposal,
             asked,
             vouched,
@@ -70,7 +71,7 @@ impl Membership {
         });
         let (stable, collected) = (clocks(stable), clocks(collected));
         format!(
-            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {follows:?} {linked} {told:?} \
+            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {follows:?} {linked} {told:?} {votes_on:?} \
              {proposal:?} {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }

@@ -24,6 +24,7 @@ impl Empty for WriterTable {
         follows: None,
         linked: 0,
         told: Vec::new(),
+        votes_on: None,
         proposal: None,
         asked: false,
         vouched: Vec::new(),

@@ -77,10 +77,16 @@ impl Membership {
     /// votes once enough others know of it: one of each majority that the one before can have been part of. By
     /// then they no longer count the old vote. A start that [follows](super::place) the one before in its
     /// place has lost nothing, and needs fewer.
+    ///
+    /// Once it votes, it does so for as long as the configuration is the same, whatever becomes of those that know
+    /// of it. Under the next one others count, who may know of other votes.
     pub(crate) fn has_vote(&self, state: &State) -> bool {
         let Some(announced) = self.announced().filter(|_| self.is_member()) else {
             return false;
         };
+        if self.table.votes_on.is_some() && self.table.votes_on == self.voting(state) {
+            return true;
+        }
         let members = self.configuration().map_or(0, |it| it.members.len());
         let stable = self.table.stable.first().copied().unwrap_or(0);
         let follows = self.follows(state);
@@ -88,6 +94,11 @@ impl Membership {
         stable >= announced
             || members == 1
             || self.knowing(state, trusted) >= self.knowing_needed(state, members)
+    }
+
+    /// What this start votes on, and whether it follows the one before.
+    fn voting(&self, state: &State) -> Option<((u64, u64), bool)> {
+        Some((self.next_number()?, self.follows(state)))
     }
 
     /// The clock at which this start was announced.
@@ -149,6 +160,8 @@ impl Membership {
         let (true, Some(owner)) = (self.has_vote(state), self.owner_of(OWN)) else {
             return Ok(Step::Nothing);
         };
+        let voting = self.voting(state);
+        self.table.update(|it| it.votes_on = voting);
         let Some((era, number)) = self.next_number() else {
             return Ok(Step::Nothing);
         };
