@@ -54,11 +54,10 @@ pub const AGAIN: &str = "a copy makes operations again";
 pub const FORGOTTEN_VOTE: &str = "a member forgets its vote";
 
 /// Scenario, seed and fault.
-pub const OPEN: [(&str, u64, &str); 6] = [
+pub const OPEN: [(&str, u64, &str); 5] = [
     ("beginnings", 6891, LOST),
     ("levels", 596, FORGOTTEN_VOTE),
     ("tabs", 133, AGAIN),
-    ("limited", 44, APART),
     ("limited", 1479, APART),
     ("limited", 1995, APART),
 ];

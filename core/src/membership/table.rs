@@ -57,7 +57,7 @@ pub(crate) struct WriterTable {
     /// The other members' writers that know of this start, and of which this replica had everything then.
     pub(crate) told: Vec<WriterId>,
     /// The number that this start votes on, from its first step on, and whether it followed the one before then.
-    pub(crate) votes_on: Option<((u64, u64), bool)>,
+    pub(crate) votes_on: Option<(Option<(u64, u64)>, bool)>,
     /// The ruling that was proposed here.
     pub(crate) proposal: Option<Ruling>,
     /// Whether that ruling was put to the vote.

@@ -81,24 +81,31 @@ impl Membership {
     /// Once it votes, it does so for as long as the configuration is the same, whatever becomes of those that know
     /// of it. Under the next one others count, who may know of other votes.
     pub(crate) fn has_vote(&self, state: &State) -> bool {
-        let Some(announced) = self.announced().filter(|_| self.is_member()) else {
+        if !self.is_member() {
             return false;
-        };
-        if self.table.votes_on.is_some() && self.table.votes_on == self.voting(state) {
+        }
+        if self.is_known_to_all() || self.table.votes_on == Some(self.voting(state)) {
             return true;
         }
-        let members = self.configuration().map_or(0, |it| it.members.len());
-        let stable = self.table.stable.first().copied().unwrap_or(0);
         let follows = self.follows(state);
         let trusted = |number: u32| follows || !self.writer(number).is_unsure();
-        stable >= announced
-            || members == 1
-            || self.knowing(state, trusted) >= self.knowing_needed(state, members)
+        let needed = self.knowing_needed(state, self.member_count());
+        self.knowing(state, trusted) >= needed
+    }
+
+    /// Whether all who count have acknowledged this start, at some time.
+    fn is_known_to_all(&self) -> bool {
+        let stable = self.table.stable.first().copied().unwrap_or(0);
+        self.member_count() == 1 || self.announced().is_some_and(|it| stable >= it)
+    }
+
+    fn member_count(&self) -> usize {
+        self.configuration().map_or(0, |it| it.members.len())
     }
 
     /// What this start votes on, and whether it follows the one before.
-    fn voting(&self, state: &State) -> Option<((u64, u64), bool)> {
-        Some((self.next_number()?, self.follows(state)))
+    fn voting(&self, state: &State) -> (Option<(u64, u64)>, bool) {
+        (self.next_number(), self.follows(state))
     }
 
     /// The clock at which this start was announced.
@@ -126,7 +133,7 @@ impl Membership {
     /// all that it had then. If this start was announced by then, the member knows of it.
     pub(crate) fn note_told(&mut self, state: &State, writer: &WriterId, clock: u64) {
         let number = state.number_of(writer).filter(|it| self.counts(*it));
-        let knows = self.announced().is_some_and(|it| clock >= it);
+        let knows = self.announced().is_some_and(|it| clock >= it) && !self.is_known_to_all();
         if number.is_some() && knows && !self.table.told.contains(writer) {
             self.table.update(|it| it.told.push(*writer));
         }
@@ -140,7 +147,7 @@ impl Membership {
         if self.follows(state) || self.has_vote(state) {
             return false;
         }
-        let members = self.configuration().map_or(0, |it| it.members.len());
+        let members = self.member_count();
         let is_first = self
             .owner_of(OWN)
             .is_some_and(|it| self.newest_start(&it) == 0);
@@ -161,11 +168,13 @@ impl Membership {
             return Ok(Step::Nothing);
         };
         let voting = self.voting(state);
-        self.table.update(|it| it.votes_on = voting);
+        let counts_on = !self.is_known_to_all();
+        self.table
+            .update(|it| it.votes_on = counts_on.then_some(voting));
         let Some((era, number)) = self.next_number() else {
             return Ok(Step::Nothing);
         };
-        let voters = self.configuration().map_or(0, |it| it.members.len());
+        let voters = self.member_count();
         let majority = voters / 2 + 1;
         let votes = self.votes(era, number);
         let own = votes
