@@ -45,8 +45,8 @@ struct Judge {
 
 /// Plays a run, and checks that acknowledged operations count exactly once at each node.
 ///
-/// Each kind of client has a module, and runs here beside the storm until `over` says so. A further kind, such as
-/// clients whose counters expire, needs a module with a `run`, a line of `try_join`, and a part of [`Judge`].
+/// Each kind of client has a module, and runs here beside the storm until `over` says so. A further kind
+/// needs a module with a `run`, a line of `try_join`, and a part of [`Judge`].
 pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
     let mut mesh = Mesh::start(plan.lease.clone(), plan.length / 2).await?;
     let joined = only_links_join_nodes(&mesh).await?;
@@ -74,6 +74,7 @@ pub(crate) async fn play(plan: &Plan) -> Result<Metrics, String> {
         over: over.clone(),
         pause: pause.clone(),
         ledgers: ledgers.clone(),
+        nodes: mesh.addresses.clone(),
     };
     let guests = Guests {
         ledger: ledger.clone(),

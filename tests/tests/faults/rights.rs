@@ -1,12 +1,14 @@
-//! Clients of budgets, leases, caps, sequences and limits. What they spend goes together with an add to a
-//! counter, in one transaction. So a digit of this counter shows whether the spend counts.
+//! Clients of budgets, leases, caps, sequences, limits and counters that expire. What they spend goes together with
+//! an add to a counter, in one transaction. So a digit of this counter shows whether the spend counts.
 
 mod clients;
+mod expiries;
 mod judge;
 
 use crate::ledger::Ledger;
-use crate::mesh::{Mesh, NODES};
+use crate::mesh::{Addresses, Mesh, NODES};
 use crate::node::{DEADLINE, POLL, SPACE};
+use expiries::Expiring;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -43,6 +45,13 @@ pub(crate) struct Metrics {
     pub(crate) no_numbers: u64,
     pub(crate) allowed: u64,
     pub(crate) limited: u64,
+    /// Counters that were refreshed while the asked node still had them. `late` of them had expired by the
+    /// machine's clock before they were asked for.
+    pub(crate) refreshed: u64,
+    pub(crate) late: u64,
+    /// Counters that the asked node did not have when they were to be refreshed, and those that nobody refreshed.
+    pub(crate) absent: u64,
+    pub(crate) expired: u64,
     pub(crate) retries: u64,
 }
 
@@ -54,7 +63,7 @@ impl Metrics {
         }
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 14] {
+    fn all_mut(&mut self) -> [&mut u64; 18] {
         [
             &mut self.spent,
             &mut self.leases,
@@ -69,12 +78,16 @@ impl Metrics {
             &mut self.no_numbers,
             &mut self.allowed,
             &mut self.limited,
+            &mut self.refreshed,
+            &mut self.late,
+            &mut self.absent,
+            &mut self.expired,
             &mut self.retries,
         ]
     }
 
     /// The rows of the report.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 14] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 18] {
         [
             ("units spent", self.spent),
             ("leases given", self.leases),
@@ -89,11 +102,18 @@ impl Metrics {
             ("refused for want of numbers", self.no_numbers),
             ("allowed by limits", self.allowed),
             ("refused by limits", self.limited),
+            ("counters refreshed before they ended there", self.refreshed),
+            (
+                "of these, after their time by the machine's clock",
+                self.late,
+            ),
+            ("counters to refresh that were absent there", self.absent),
+            ("counters left to expire", self.expired),
             ("asked again by clients", self.retries),
         ]
     }
 
-    /// Whether clients met leases, caps and limits.
+    /// Whether clients met leases, caps, limits, refreshes and expiries.
     pub(crate) fn is_busy(&self) -> bool {
         let met = [
             self.spent,
@@ -104,6 +124,8 @@ impl Metrics {
             self.numbers,
             self.allowed,
             self.limited,
+            self.refreshed,
+            self.expired,
         ];
         met.iter().all(|count| *count > 0)
     }
@@ -116,6 +138,8 @@ pub(crate) struct Rights {
     /// See [`Load`](crate::load::Load).
     pub(crate) pause: Arc<RwLock<()>>,
     pub(crate) ledgers: Arc<Ledgers>,
+    /// The nodes themselves, without the proxies.
+    pub(crate) nodes: Addresses,
 }
 
 /// What clients asked for, and what was given to them.
@@ -128,6 +152,7 @@ pub(crate) struct Ledgers {
     given_back: Ledger,
     /// The numbers of the sequence that clients heard.
     numbers: Mutex<BTreeSet<u64>>,
+    expiring: Mutex<Vec<Expiring>>,
 }
 
 impl Default for Ledgers {
@@ -138,6 +163,7 @@ impl Default for Ledgers {
             taken: Ledger::new("t"),
             given_back: Ledger::new("g"),
             numbers: Mutex::default(),
+            expiring: Mutex::default(),
         }
     }
 }

@@ -17,7 +17,7 @@ const CLIENTS: usize = 8;
 /// Shortest time between two turns of a client.
 const EACH: Duration = Duration::from_millis(250);
 /// How long a client waits for an answer, and a node for rights.
-const PATIENCE: Duration = Duration::from_millis(1_200);
+pub(super) const PATIENCE: Duration = Duration::from_millis(1_200);
 const RIGHTS_WAIT_MS: u32 = 300;
 const QUORUM_WAIT_MS: u32 = 700;
 /// Most requests for one operation.
@@ -66,15 +66,16 @@ enum Answer {
     Refused(String),
 }
 
-struct Client {
-    shared: Rights,
-    number: usize,
+pub(super) struct Client {
+    pub(super) shared: Rights,
+    pub(super) number: usize,
     level: Level,
-    addresses: [SocketAddr; NODES],
-    random: Random,
-    /// Number of the limit's keys that it used.
-    keys: u64,
-    metrics: Metrics,
+    /// The proxies, one for each node.
+    pub(super) addresses: [SocketAddr; NODES],
+    pub(super) random: Random,
+    /// Number of the limit's keys and of the expiring counters that it used.
+    pub(super) keys: u64,
+    pub(super) metrics: Metrics,
 }
 
 impl Client {
@@ -84,12 +85,13 @@ impl Client {
         while !*self.shared.over.borrow() {
             next = (next + EACH).max(Instant::now());
             let asking = pause.read().await;
-            match self.random.below(10) {
+            match self.random.below(13) {
                 0..=3 => self.spend().await?,
                 4..=5 => self.lease().await?,
                 6..=7 => self.seat().await?,
                 8 => self.draw().await?,
-                _ => self.allow().await?,
+                9 => self.allow().await?,
+                _ => self.expire().await?,
             }
             drop(asking);
             sleep_until(next).await;
@@ -199,11 +201,11 @@ impl Client {
         let key = ledger.key(number);
         let add = json!({ "op": "add", "key": counter, "by": by.to_string() });
         let body = json!({ "ops": [op, add] }).to_string();
-        let mut headers = format!("idempotency-key: {key}\r\n{}", rights_wait());
-        if self.level == Level::Quorum {
-            headers +=
-                &format!("tallymesh-level: quorum\r\ntallymesh-wait-ms: {QUORUM_WAIT_MS}\r\n");
-        }
+        let headers = format!(
+            "idempotency-key: {key}\r\n{}{}",
+            rights_wait(),
+            self.level()
+        );
         let path = format!("{SPACE}/transactions");
         match self.ask(("POST", &path), &headers, &body).await? {
             Answer::Done(answer) => {
@@ -218,6 +220,16 @@ impl Client {
             Answer::Refused(_) => {
                 self.metrics.short += 1;
                 Ok(false)
+            }
+        }
+    }
+
+    /// The headers of a transaction at this client's level.
+    pub(super) fn level(&self) -> String {
+        match self.level {
+            Level::Local => String::new(),
+            Level::Quorum => {
+                format!("tallymesh-level: quorum\r\ntallymesh-wait-ms: {QUORUM_WAIT_MS}\r\n")
             }
         }
     }

@@ -37,6 +37,7 @@ impl Ledgers {
                 wrong += &format!("node {node}: not {value}, or not all rights: {budget}\n");
             }
         }
+        wrong += &self.expiring_wrong(mesh, node).await?;
         if !(0..=CAP).contains(&taken) {
             wrong += &format!("node {node}: {taken} seats are taken\n");
         }
