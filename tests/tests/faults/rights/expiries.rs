@@ -22,10 +22,13 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
-/// When a counter expires at first, in milliseconds from its beginning. It is refreshed within twice of that.
-const EXPIRES_MS: (u64, u64) = (20, 600);
+/// When a counter expires at first, in milliseconds from its beginning. It is refreshed before that, or shortly
+/// after it, and mostly within the last [`CLOSE_MS`].
+const EXPIRES_MS: (u64, u64) = (50, 600);
+const CLOSE_MS: u64 = 40;
+const CLOSE: u64 = 600;
 /// The later expiry, from the refresh on. It is longer than all steps of clocks and the run.
 const LATER: Duration = Duration::from_secs(24 * 3600);
 /// Counters of 1000 that nobody refreshes.
@@ -52,6 +55,7 @@ impl Client {
         let Some(address) = self.shared.nodes.of(node) else {
             return Ok(());
         };
+        let begun = Instant::now();
         if self.ask_once(address, &begin).await?.is_none() {
             return Ok(());
         }
@@ -61,7 +65,11 @@ impl Client {
             self.expect(key, vec![0]);
             return Ok(());
         }
-        sleep(Duration::from_millis(self.random.below(2 * in_ms))).await;
+        let after_ms = match self.random.chance(CLOSE) {
+            true => in_ms - self.random.below(CLOSE_MS),
+            false => self.random.below(in_ms * 5 / 4),
+        };
+        sleep_until(begun + Duration::from_millis(after_ms)).await;
         let late = Instant::now() > expires;
         let (refresh, had) = match self.random.chance(500) {
             true => (json!({ "op": "persist", "key": key }), "had_expiry"),
