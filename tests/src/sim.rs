@@ -21,6 +21,7 @@ pub mod fault;
 mod gossip;
 mod net;
 mod node;
+mod place;
 mod play;
 mod scenario;
 mod settings;
@@ -72,6 +73,8 @@ pub struct Counts {
     pub restarts: u64,
     /// Processes that started from a disk with other contents than at their end.
     pub old: u64,
+    /// Starts that followed the one before in its place.
+    pub in_place: u64,
     /// Wall clocks that jumped.
     pub jumps: u64,
     /// Replicas that went on under another writer.
@@ -93,6 +96,7 @@ impl Counts {
         self.cuts += other.cuts;
         self.restarts += other.restarts;
         self.old += other.old;
+        self.in_place += other.in_place;
         self.jumps += other.jumps;
         self.renewals += other.renewals;
         self.trace = self.trace.wrapping_add(other.trace);

@@ -130,9 +130,11 @@ impl<S: Scenario> Mesh<S> {
     }
 
     /// The disk of a process that has ended is put back to a backup, or its last flushes were not done. If
-    /// the scenario allows it, the disk may also be empty, or a copy of another one's.
+    /// the scenario allows it, the disk may also be empty, or a copy of another one's. The next start follows none
+    /// there, because the store lacks what its place knows of.
     fn put_back(&mut self, at: usize) {
         self.counts.old += 1;
+        self.nodes[at].place.lose();
         let count = self.nodes[at].backups.len();
         let what = match self.random.below(if S::ANY_DISK { 4 } else { 2 }) {
             0 if count > 0 => {

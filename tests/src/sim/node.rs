@@ -1,5 +1,6 @@
 //! Replicas: their processes, their inputs, and their outputs.
 
+use super::place::Place;
 use super::{Carrier, Cause, Disk, EPOCH_MS, Event, Mesh, Scenario, text};
 use std::collections::BTreeMap;
 use tallymesh_core::{
@@ -11,6 +12,9 @@ use tallymesh_core::{
 const BACKUPS_MAX: usize = 6;
 /// Flushes of 1000 that write the disk anew.
 const COMPACTS: u64 = 2;
+/// How long after its start a member that follows the start before waits for links to all members that may know
+/// more of that one, in milliseconds.
+const FOLLOW_MS: Millis = 500;
 
 /// A replica, and the state that survives its process.
 #[derive(Clone)]
@@ -39,6 +43,8 @@ pub struct Node<V> {
     pub nonce: [u8; 16],
     /// The writers of its original, if it runs on a copy of a disk and stands aside.
     pub aside: Option<Vec<WriterId>>,
+    /// Where its process runs.
+    pub(super) place: Place,
     /// Whether it never starts again.
     pub(super) gone: bool,
     pub(super) backups: Vec<Disk<V>>,
@@ -79,6 +85,7 @@ impl<S: Scenario> Mesh<S> {
             ahead,
             nonce: [0; 16],
             aside: None,
+            place: Place::default(),
             gone: false,
             backups: Vec::new(),
             epoch: 0,
@@ -187,6 +194,9 @@ impl<S: Scenario> Mesh<S> {
         if let Some(originals) = node.aside.clone() {
             node.replica.members_mut().stand_aside(originals);
         }
+        let owner = node.owner.filter(|_| node.aside.is_none());
+        let before = owner.and_then(|it| node.replica.members().only_start(&it));
+        node.place.begin(writer, before);
         node.mark = match node.disk.records().is_empty() {
             true => Mark::default(),
             false => node.replica.mark(),
@@ -207,6 +217,7 @@ impl<S: Scenario> Mesh<S> {
     pub fn crash(&mut self, at: usize) {
         if std::mem::replace(&mut self.nodes[at].alive, false) {
             self.note(|| format!("{at} ends"));
+            self.judge_place(at, false);
             self.trace.reads(&self.nodes[at].replica);
             self.close_links_of(at, true);
             self.promises.retain(|it| it.0 != at);
@@ -261,6 +272,7 @@ impl<S: Scenario> Mesh<S> {
     pub fn copy_disk(&mut self, at: usize) -> Result<usize, String> {
         let mut copy = self.nodes[at].clone();
         (copy.alive, copy.look_at, copy.aside) = (false, None, Some(Vec::new()));
+        copy.place.lose();
         let second = self.nodes.len();
         self.nodes.push(copy);
         self.start(second)?;
@@ -374,12 +386,22 @@ impl<S: Scenario> Mesh<S> {
         if !late && !node.sync.has_caught_up(&node.replica) {
             return Ok(());
         }
+        let before = node.place.follows();
         let members = node.replica.members().configuration();
+        let count = members.map_or(0, |it| it.members.len());
+        let enough = (count - count / 2).min(count.saturating_sub(1));
+        if before.is_some()
+            && now < node.started + FOLLOW_MS
+            && node.sync.linked_member_count(&node.replica) < enough
+        {
+            return Ok(());
+        }
         if members.is_some_and(|it| it.has(&owner)) {
             node.replica
                 .members_mut()
-                .announce(&owner, &node.nonce, time)
+                .announce_after(&owner, &node.nonce, time, before)
                 .map_err(text)?;
+            self.counts.in_place += u64::from(node.replica.members().follows());
             node.sync.handle(now, &mut node.replica, Input::Changed);
         }
         Ok(())
@@ -456,6 +478,7 @@ impl<S: Scenario> Mesh<S> {
                 node.disk.write(record, message.is_whole(), seen);
             }
         }
+        self.judge_place(at, true);
         if self.random.chance(COMPACTS) && !self.nodes[at].disk.records().is_empty() {
             let node = &mut self.nodes[at];
             let whole = node.replica.snapshot().encode_stored();
@@ -463,6 +486,14 @@ impl<S: Scenario> Mesh<S> {
             node.disk.compact(whole);
         }
         Ok(())
+    }
+
+    /// Judges whether the next start in a replica's place may follow this one. `is_written` says whether the disk
+    /// has the whole state.
+    fn judge_place(&mut self, at: usize, is_written: bool) {
+        let node = &mut self.nodes[at];
+        let is_written = is_written && node.durable;
+        node.place.judge(&node.replica, is_written);
     }
 
     /// Replicas with equal version vectors must show the same. Forks are the exception, so it does not hold where
@@ -500,9 +531,20 @@ impl<S: Scenario> Mesh<S> {
         let nonce: [u8; 16] = self.random.bytes();
         let writer = WriterId::mint(&Space::default(), &self.nodes[at].key, &nonce);
         self.note(|| format!("{at} goes on as {writer}"));
-        self.nodes[at].nonce = nonce;
+        let node = &mut self.nodes[at];
+        node.nonce = nonce;
+        // It mostly begins from a state of others, which may lack its vote.
+        let led = node.place.lose() && node.sync.goes_on_from_own_state();
+        let earlier = node.replica.writer();
         S::writes_as(self, at, writer, nonce)?;
-        self.input(at, Input::Renew { writer })
+        self.input(at, Input::Renew { writer })?;
+        let node = &mut self.nodes[at];
+        if let Some(owner) = node.owner.filter(|_| led) {
+            let before = node.replica.members().only_start(&owner);
+            node.place
+                .go_on(writer, before.filter(|it| it.writer == earlier));
+        }
+        Ok(())
     }
 
     /// Datagrams may come before the hello or bring it twice. This is not a failure.

@@ -437,7 +437,7 @@ fn a_start_that_may_lack_what_was_decided_acknowledges_no_other_one() {
             let writer = state.id(other);
             membership.note_told(state, &writer, 4);
         }
-        let acked = membership.seen(state).iter().any(|it| *it == (4, 10));
+        let acked = membership.seen(state).contains(&(4, 10));
         let said = (acked, membership.has_vote(state));
         assert_eq!(said, (acknowledges, votes), "{earlier} {sure} {known}");
         // What was acknowledged before stays.
