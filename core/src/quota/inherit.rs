@@ -13,6 +13,19 @@
 //! this start has its vote, it gives itself what the earlier one held, as that one could have done. Amounts that
 //! the earlier one received under idempotency keys stay until they are stable, because a duplicate may withdraw
 //! them.
+//!
+//! # Guests delay none of this
+//! A member's acknowledgements wait for its guests, and a guest may be gone without a word. So neither this vote
+//! nor these rights need one: it is enough that other members [know of](crate::membership::votes) this start. They
+//! then have its fence of the earlier start, and this start has all that they had. This is as safe as their
+//! acknowledgement of the fence:
+//! - *The earlier start spends no more.* The lock of its place proves that it has ended.
+//! - *An older store is noticed as before.* A spend at level quorum is at half of the other members before its
+//!   client hears of it. While all but half of the members are linked, one of those must know of this start. By
+//!   then this start has the spend, and so [follows](crate::Members::follows) none.
+//! - *Another start of this owner is noticed, too*, because it would have had to be known to such a member.
+//! - *Amounts that arrive for the earlier start later* come from members that did not know its end. Only this
+//!   start may take them.
 
 use super::period::is_over;
 use super::{QuotaMut, QuotaRef};

@@ -323,6 +323,37 @@ fn a_start_in_place_of_the_one_before_gets_its_rights_though_a_member_is_dead() 
     assert_eq!(one.canonical_bytes(), two.canonical_bytes());
 }
 
+/// The other member's acknowledgements wait for its guest. Its knowledge of the new start does not.
+#[test]
+fn a_start_in_place_gets_its_rights_though_a_guest_of_another_member_is_gone() {
+    let [mut one, mut two, _dead] = three();
+    let guest = WriterId::from_bytes([77; 16]);
+    one.members_mut().admit(&guest).unwrap();
+    two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
+    pass(&two, &mut one);
+    let mut two = follow(&two, [2; 32], 8);
+    // What the other one had before it heard of the new start is not enough.
+    pass(&one, &mut two);
+    two.members_mut().retire().unwrap();
+    assert_eq!(rights(&two, "gift"), (0, 0, 10));
+    pass(&two, &mut one);
+    pass(&one, &mut two);
+    assert!(one.members().is_held_up());
+    two.members_mut().retire().unwrap();
+    assert_eq!(rights(&two, "gift"), (10, 0, 0));
+    two.quota_mut().flow("gift", Flow::Spend(9)).unwrap();
+    check_sums(&two);
+    // The guest is given up, and the dead member taken out.
+    one.members_mut().fence(&guest).unwrap();
+    one.members_mut().force(&[[1; 32], [2; 32]]).unwrap();
+    let mut both = [one, two];
+    settle(&mut both);
+    let [one, two] = &both;
+    assert_eq!(rights(two, "gift"), (1, 0, 0));
+    check_sums(one);
+    assert_eq!(one.canonical_bytes(), two.canonical_bytes());
+}
+
 /// The dead member comes back, and has made the same operations.
 #[test]
 fn what_a_start_in_place_gave_itself_stays_right_when_a_duplicate_comes() {
