@@ -235,7 +235,7 @@ fn a_copy_made_after_a_clean_stop_with_links_to_all() {
 const TURN: Duration = Duration::from_secs(60);
 
 #[test]
-#[ignore = "an open fault: the members wait for the copy as for a guest, and it can stay without a link"]
+#[ignore = "an open fault: the copy may have to begin again, and that waits for its original, which is away"]
 fn a_copy_adds_reads_and_syncs() {
     let mut nodes = members(3);
     let mut original = nodes.pop().expect("three");
