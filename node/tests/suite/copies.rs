@@ -234,26 +234,43 @@ fn a_copy_made_after_a_clean_stop_with_links_to_all() {
 /// A copy that was refused beside its original has a turn each minute. It tries less often by then.
 const TURN: Duration = Duration::from_secs(60);
 
-#[test]
-#[ignore = "an open fault: the copy may have to begin again, and that waits for its original, which is away"]
-fn a_copy_adds_reads_and_syncs() {
+/// Plays a copy beside its original, then in its place, and then the original again. The copy adds once it has what
+/// the others have, or before its first link.
+fn syncs(before_its_first_link: bool) {
     let mut nodes = members(3);
     let mut original = nodes.pop().expect("three");
     let copy = copy_of(&original, &nodes.iter().collect::<Vec<_>>());
-    copy.add("likes", 5);
-    original.add("likes", 7);
     let show = |nodes: &[&Node], value| {
-        eventually_within(TURN * 2, "all show what was added", || {
+        eventually_within(TURN * 3, "all show what was added", || {
             let shows = |node: &&Node| node.value("likes") >= Some(value);
             nodes.iter().all(shows).then_some(())
         });
     };
+    if before_its_first_link {
+        copy.add("likes", 5);
+    }
+    original.add("likes", 7);
     show(&[&nodes[0], &nodes[1], &original], 7);
+    if !before_its_first_link {
+        show(&[&copy], 7);
+        copy.add("likes", 5);
+    }
     original.kill();
     show(&[&nodes[0], &nodes[1], &copy], 12);
     original.start_again_with(peers_of(&nodes.iter().collect::<Vec<_>>()));
     show(&[&nodes[0], &nodes[1], &original], 12);
     made(&original, "budgets/gift/spend", r#"{"amount":1}"#);
+}
+
+#[test]
+fn a_copy_adds_reads_and_syncs() {
+    syncs(false);
+}
+
+#[test]
+#[ignore = "an open fault: the copy may have to begin again, and that waits for its original, which is away"]
+fn what_a_copy_counts_before_its_first_link_is_synced() {
+    syncs(true);
 }
 
 fn adopt(copy: &Node) {
