@@ -172,7 +172,7 @@
 //! # Where things are
 //! Each folder or file of `core/src` in this table is one layer, or a part of the ground below all layers. A
 //! layer names the ground, and layers that come earlier in the table. One file is the exception: a replica owns
-//! its quota, a layer above, so `replica/quota.rs` names `quota`. That is the only circle between folders.
+//! its quota, a layer above, so `replica/quota.rs` names `quota`. No other folders form a circle.
 //! `xtask/src/tidy/arrows.rs` has the arrows, and `cargo xtask check` holds them.
 //!
 //! The module page of a layer says what the layer adds, what it guarantees, and which paper it follows.

@@ -120,10 +120,6 @@ impl Membership {
             self.vouch(state, message, writer);
             if self.is_member() {
                 self.note_message(state, &writer, message);
-                if message.is_complete() {
-                    let clock = message.hi(&state.id(OWN)).unwrap_or(0);
-                    self.note_told(state, &writer, clock);
-                }
             }
         }
         Ok(())

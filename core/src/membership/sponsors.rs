@@ -251,9 +251,13 @@ impl Membership {
         });
     }
 
-    /// Notes the clocks that a sponsored writer has seen, by its message. This replica has merged all of the
-    /// message.
+    /// Notes the clocks that a sponsored writer has seen, by its message, and whether a member knows of this start
+    /// by then. This replica has merged all of the message.
     pub(crate) fn note_message(&mut self, state: &State, writer: &WriterId, message: &Message) {
+        if message.is_complete() {
+            let clock = message.hi(&state.id(OWN)).unwrap_or(0);
+            self.note_told(state, writer, clock);
+        }
         self.note_clocks(state, writer, &|writer| message.hi(writer).unwrap_or(0));
     }
 
@@ -312,7 +316,7 @@ impl Membership {
     }
 
     /// Leaves out other starts whose place is not certain, while this one is
-    /// [uninformed](Self::is_uninformed). What was acknowledged before stays.
+    /// [uninformed](Self::is_uninformed). Earlier acknowledgements stay as they are.
     fn hold_back_starts(&self, state: &State, seen: &mut [(u32, u64)]) {
         let unsure = |number: u32| {
             let writer = self.writer(number);

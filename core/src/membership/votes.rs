@@ -103,7 +103,7 @@ impl Membership {
         self.configuration().map_or(0, |it| it.members.len())
     }
 
-    /// What this start votes on, and whether it follows the one before.
+    /// The number that this start votes on, and whether it follows the one before.
     fn voting(&self, state: &State) -> (Option<(u64, u64)>, bool) {
         (self.next_number(), self.follows(state))
     }

@@ -1,5 +1,5 @@
 //! The place of a process: which start the next one there may follow, by the same rules as in a node
-//! (`driver/places.rs` and `driver/space/place.rs` of its engine).
+//! (`node/engine/src/driver/places.rs` and `node/engine/src/driver/space/place.rs`).
 
 use tallymesh_core::{Predecessor, Replica, WriterId};
 

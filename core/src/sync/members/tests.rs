@@ -15,8 +15,7 @@ use crate::state::vector::VersionVector;
 use crate::sync::{Input, PeerHello, SyncConfig};
 use crate::wire::Frame;
 use crate::writer_id::Space;
-use alloc::boxed::Box;
-use alloc::vec;
+use alloc::{boxed::Box, vec};
 
 const OWNER: Owner = [1; 32];
 const OTHER: Owner = [2; 32];
