@@ -46,6 +46,7 @@
 //! | `sync/members.rs`, `sync/earlier.rs` | admit guests, fence silent ones, and carry out a rejoin |
 //! | `sync/levels.rs` | ask members how far a write is held, and answer reads at a level |
 //! | `sync/wants.rs` | ask members for rights, and give them |
+//! | `sync/time.rs` | tell guests the members' time, by which they judge expiries |
 //! | `sync/scope.rs`, `sync/rights.rs`, `sync/own.rs`, `sync/shares.rs` | bound what a peer of limited rights may do |
 //! | `sync/config.rs` | the machine's settings |
 
@@ -70,6 +71,8 @@ mod scope;
 mod serve;
 #[cfg(feature = "members")]
 mod shares;
+#[cfg(feature = "guests")]
+mod time;
 #[cfg(feature = "budgets")]
 mod wants;
 
@@ -299,6 +302,9 @@ struct PeerHello {
     gives: u64,
     /// Whether it runs on a copy of a member's data, and stands aside.
     copy: MemberPart<bool>,
+    /// When it may next be told this member's time. `None` if it does not take that.
+    #[cfg(feature = "members")]
+    time_due: Option<Millis>,
 }
 
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
@@ -574,6 +580,11 @@ impl SyncMachine {
             #[cfg(feature = "budgets")]
             Body::Want(_) | Body::Draw(_) => {
                 self.asked_for(now, replica, link, frame.body);
+                Ok(())
+            }
+            #[cfg(feature = "guests")]
+            Body::Time(unix_ms) => {
+                self.time_came(now, link, unix_ms);
                 Ok(())
             }
             Body::Delta(delta) => self.delta(now, replica, link, delta, bytes.len()),

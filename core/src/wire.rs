@@ -55,7 +55,7 @@ pub(crate) use frame::encode;
 pub use frame::push_changes_writer;
 pub use frame::{
     ANSWERS, Body, COPY, DEALS, Delta, Digests, Frame, GIVES, Hello, LACKS_MEMORY, LENDS, Last,
-    Pull, REMEMBERS, TAKES_NOTHING, TAKES_OWN, Why, frame_space,
+    Pull, REMEMBERS, TAKES_NOTHING, TAKES_OWN, TAKES_TIME, Why, frame_space,
 };
 #[cfg(feature = "members")]
 pub(crate) use keyed::{decode_adds, encode_adds, room_for_keyed};

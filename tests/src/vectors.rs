@@ -477,6 +477,11 @@ pub fn frames() -> Vec<Vector> {
             })),
         ),
         vector(
+            "time",
+            "The sender is a member, and judges expiries by this time: 1800000000000 ms after 1970.",
+            frame(Body::Time(1_800_000_000_000)),
+        ),
+        vector(
             "contents_ask",
             "Which writers' contents differ? Those of two_writers.",
             frame(contents(Why::Ask, &two())),

@@ -65,7 +65,7 @@ impl<I: KeyIndex> State<I> {
     }
 
     /// The wall clock by which counters expire, in milliseconds since 1970.
-    #[cfg(feature = "budgets")]
+    #[cfg(feature = "guests")]
     #[inline]
     pub(crate) fn time(&self) -> u64 {
         self.time

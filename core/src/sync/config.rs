@@ -23,6 +23,11 @@ pub struct SyncConfig {
     pub guest_timeout_ms: u32,
     /// The owner whose member this replica is to be, or `None` if it never is one.
     pub owner: Option<Owner>,
+    /// Whether members are to tell this guest their time, for
+    /// [`SyncMachine::member_time`](super::SyncMachine::member_time). A program that learns the members' clocks in
+    /// another way leaves it off.
+    #[cfg(feature = "guests")]
+    pub takes_time: bool,
     /// The program's name and version in the hello, for people. One of more than
     /// [`AGENT_BYTES_MAX`](crate::bounds::AGENT_BYTES_MAX) bytes is not sent.
     pub agent: String,
@@ -37,6 +42,8 @@ impl Default for SyncConfig {
             resume_ms: 120_000,
             guest_timeout_ms: 600_000,
             owner: None,
+            #[cfg(feature = "guests")]
+            takes_time: false,
             agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
         }
     }

@@ -51,6 +51,8 @@ impl SyncMachine {
             };
             for link in &links {
                 self.prove(replica, *link);
+                #[cfg(feature = "members")]
+                self.tell_time(now, replica, *link);
                 self.send(replica, *link, Body::Digest(digests));
             }
         }

@@ -9,6 +9,8 @@ use crate::optional::Empty;
 use crate::optional::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
+#[cfg(feature = "guests")]
+use crate::wire::TAKES_TIME;
 use crate::wire::{
     ANSWERS, Body, COPY, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, LENDS, REMEMBERS,
     TAKES_NOTHING, TAKES_OWN, VERSION,
@@ -57,6 +59,16 @@ impl Session {
 }
 
 impl SyncMachine {
+    /// The capability to take a member's time, if this program wants it.
+    #[inline(always)]
+    fn takes_time(&self) -> u64 {
+        #[cfg(feature = "guests")]
+        if self.config.takes_time {
+            return TAKES_TIME;
+        }
+        0
+    }
+
     /// The status of each link.
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
         self.peers.iter().map(|peer| LinkStatus {
@@ -171,7 +183,8 @@ impl SyncMachine {
                 Some(_) if MEMBERS => REMEMBERS | LACKS_MEMORY | ANSWERS | GIVES_HERE,
                 _ => 0,
             } | takes
-                | if replica.stands_aside() { COPY } else { 0 },
+                | if replica.stands_aside() { COPY } else { 0 }
+                | self.takes_time(),
             session: self.session,
             agent: agent.into(),
             nonce,
@@ -211,6 +224,8 @@ impl SyncMachine {
                 #[cfg(feature = "budgets")]
                 gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS | LENDS),
                 copy: MemberPart::default(),
+                #[cfg(feature = "members")]
+                time_due: (hello.capabilities & TAKES_TIME > 0).then_some(now),
             };
             theirs.copy.set(is_copy);
             let takes = hello.capabilities & (TAKES_OWN | TAKES_NOTHING);
@@ -230,6 +245,8 @@ impl SyncMachine {
         }
         #[cfg(feature = "members")]
         self.levels.ask_soon(now);
+        #[cfg(feature = "members")]
+        self.tell_time(now, replica, link);
         self.admit_peer(now, replica, link);
         self.prove(replica, link);
         self.doubt(now, replica, link);

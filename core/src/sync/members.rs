@@ -58,6 +58,9 @@ pub(super) struct Guests {
     pub(super) hurry_due: Millis,
     /// The writers of copies of members' data that have sent a hello, the last one last.
     pub(super) copies: Vec<WriterId>,
+    /// The time that a member told last.
+    #[cfg(feature = "guests")]
+    pub(super) time: Option<super::time::Told>,
 }
 
 impl Empty for Guests {
@@ -74,6 +77,8 @@ impl Empty for Guests {
         own: Vec::new(),
         hurry_due: 0,
         copies: Vec::new(),
+        #[cfg(feature = "guests")]
+        time: None,
     };
     const NOTHING: &'static Guests = &Guests::EMPTY;
 }

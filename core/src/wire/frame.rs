@@ -43,6 +43,8 @@ const OWN: u8 = 13;
 const WANT: u8 = 14;
 #[cfg(feature = "budgets")]
 const DRAW: u8 = 15;
+#[cfg(feature = "guests")]
+const TIME: u8 = 16;
 
 /// The capability to store the memory of forgotten writers: whole states contain it.
 pub const REMEMBERS: u64 = 1;
@@ -64,6 +66,9 @@ pub const LENDS: u64 = 256;
 /// The sender runs on a copy of a member's data, and [stands aside](crate::MembersMut::stand_aside).
 pub const COPY: u64 = 512;
 
+/// The sender is a guest that judges expiries by the time of its members, and wants to be told it.
+pub const TAKES_TIME: u64 = 1024;
+
 /// The identity of a peer and its versions: the first frame in each direction.
 ///
 /// Its first two bytes mean the same in all versions. So any two programs can find out that they do not
@@ -75,7 +80,8 @@ pub struct Hello {
     /// The highest version of the protocol that the sender implements.
     pub version_max: u8,
     /// Optional features, one bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
-    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`], [`COPY`]. A receiver ignores unknown bits.
+    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`], [`COPY`], [`TAKES_TIME`]. A receiver ignores unknown
+    /// bits.
     pub capabilities: u64,
     /// A random number of this process. It identifies the peer after a reconnect.
     pub session: u64,
@@ -209,6 +215,10 @@ pub enum Body {
     /// A request for numbers of a sequence.
     #[cfg(feature = "budgets")]
     Draw(Draw),
+    /// In a space with members: the time by which the sender, a member, judges expiries, in milliseconds since
+    /// 1970.
+    #[cfg(feature = "guests")]
+    Time(u64),
 }
 
 /// The part of a writer's transactions that counts, after the writer is over.
@@ -314,6 +324,8 @@ impl Frame {
                 WANT => Body::Want(read_want(reader)?),
                 #[cfg(feature = "budgets")]
                 DRAW => Body::Draw(read_draw(reader)?),
+                #[cfg(feature = "guests")]
+                TIME => Body::Time(reader.varint()),
                 OWN if GUESTS => Body::Own {
                     writer: read_writer(reader),
                     nonce: reader.array(),
@@ -370,6 +382,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Want(_) => WANT,
         #[cfg(feature = "budgets")]
         Body::Draw(_) => DRAW,
+        #[cfg(feature = "guests")]
+        Body::Time(_) => TIME,
         Body::Own { .. } => OWN,
     };
     let [first, second] = MAGIC;
@@ -439,6 +453,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Want(want) => put_want(&mut out, want),
         #[cfg(feature = "budgets")]
         Body::Draw(draw) => put_draw(&mut out, draw),
+        #[cfg(feature = "guests")]
+        Body::Time(unix_ms) => put_varint(&mut out, *unix_ms),
         Body::Contents { .. } if !MEMBERS => {}
         Body::Contents {
             why,

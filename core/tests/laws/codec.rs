@@ -94,7 +94,7 @@ fn any_writer(random: &mut Random) -> WriterId {
 }
 
 fn frame(random: &mut Random) -> Frame {
-    let body = match random.below(10) {
+    let body = match random.below(11) {
         0 => Body::Hello(Hello {
             version_min: random.below(2) as u8,
             version_max: VERSION + random.below(3) as u8,
@@ -149,6 +149,7 @@ fn frame(random: &mut Random) -> Frame {
                 _ => Last::Forgotten(random.chance(50)),
             },
         },
+        9 => Body::Time(random.next() >> random.below(64)),
         _ => Body::Push(message(random)),
     };
     let space = space();
