@@ -143,7 +143,7 @@
 //! | argument | unit | meaning |
 //! |---|---|---|
 //! | `now` of [`SyncMachine::handle`] | milliseconds, [`Millis`] | a monotonic time from any origin; it drives timers only |
-//! | [`Replica::set_time`] | milliseconds since 1970 | the wall clock by which counters expire; it may go back |
+//! | [`Replica::set_time`] | milliseconds since 1970 | the time by which counters expire; it may go back. A guest of members hands in their time, [`SyncMachine::member_time`], and without one says so by [`MembersMut::set_time_unsure`] |
 //! | `seed` of [`SyncMachine::new`] | any random number | names the process to its peers, and spreads its timers |
 //! | `nonce` of [`WriterId::mint`] | 16 random bytes, drawn at each start | makes the writer id fresh, so no restored disk repeats a clock |
 //!

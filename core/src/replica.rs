@@ -128,6 +128,10 @@ pub struct Replica {
     /// Whether this replica only adds: see [`set_adds_only`](crate::MembersMut::set_adds_only).
     #[cfg(feature = "guests")]
     adds_only: bool,
+    /// Whether the time is only a guest's own clock: see
+    /// [`set_time_unsure`](crate::MembersMut::set_time_unsure).
+    #[cfg(feature = "guests")]
+    time_unsure: bool,
     /// The counters on whose expiries this replica is about to decide.
     deciding: MemberPart<expiries::Deciding>,
     /// The original's writers, if this replica [stands aside](crate::MembersMut::stand_aside).
@@ -146,6 +150,8 @@ impl Replica {
             quota: Quota::default(),
             #[cfg(feature = "guests")]
             adds_only: false,
+            #[cfg(feature = "guests")]
+            time_unsure: false,
             deciding: MemberPart::default(),
             aside: MemberPart::default(),
         }

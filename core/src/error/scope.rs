@@ -50,7 +50,8 @@ pub enum ScopeError {
     /// The role of the caller does not allow this.
     BeyondRole,
     /// The counter has expired, or an expiry of an earlier lifetime is left. A caller has to cancel that
-    /// before it adds anything, and its role does not allow that.
+    /// before it adds anything, and its role does not allow that. Or the counter has expired by the own clock of a
+    /// guest, which ends nothing.
     Expired,
     /// The room for writers that peers with limited rights share is used up.
     ShareFull {
@@ -76,7 +77,7 @@ impl fmt::Display for ScopeError {
                 f.write_str("the role does not allow this: writers only add, and readers only read")
             }
             ScopeError::Expired => f.write_str(
-                "the counter has expired, and this role may not delete it; add through a member",
+                "the counter has expired, and this replica may not end it, for its role or as it knows no member's time; write through a member, or once one has ended it",
             ),
             ScopeError::ShareFull { share } => write!(
                 f,

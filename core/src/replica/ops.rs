@@ -21,7 +21,8 @@ impl Replica {
     /// # Errors
     /// The errors of [`add`](Replica::add), and [`WriteError::ExpiryRange`] over
     /// [`EXPIRY_MAX`](crate::bounds::EXPIRY_MAX). `ScopeError::BeyondRole` and `ScopeError::Expired` if this
-    /// replica [only adds](crate::MembersMut::set_adds_only).
+    /// replica [only adds](crate::MembersMut::set_adds_only), and the latter if its time is
+    /// [unsure](crate::MembersMut::set_time_unsure).
     pub fn apply(&mut self, key: &str, op: Op) -> Result<bool, Error> {
         Ok(self.transact(&[(key, op)])?[0])
     }
@@ -146,7 +147,8 @@ impl Replica {
 
     /// Ends the counter if it has expired, and returns whether it had. In a space with members, a refresh that
     /// this replica has not seen still saves it. A replica that [only
-    /// adds](crate::MembersMut::set_adds_only) ends nothing.
+    /// adds](crate::MembersMut::set_adds_only) ends nothing, and nor does a guest whose time is
+    /// [unsure](crate::MembersMut::set_time_unsure).
     ///
     /// # Errors
     /// [`WriteError::UnknownKeyId`], [`WriteError::ClockExhausted`].
@@ -156,7 +158,7 @@ impl Replica {
             return Ok(false);
         }
         #[cfg(feature = "guests")]
-        if self.adds_only {
+        if self.adds_only || self.is_time_unsure() {
             return Ok(false);
         }
         self.apply_at(key_id, Op::Delete)?;

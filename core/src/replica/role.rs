@@ -14,19 +14,46 @@ impl MembersMut<'_> {
     pub fn set_adds_only(&mut self, adds_only: bool) {
         self.replica.adds_only = adds_only;
     }
+
+    /// Says whether the [time](Replica::set_time) is only the own clock of a guest, because no member has told its
+    /// time. While it is, in a space with members, this replica ends no counter: an operation on one that has
+    /// expired by that clock is rejected with [`ScopeError::Expired`]. Reads go by that clock all the same. An open
+    /// space is not affected.
+    pub fn set_time_unsure(&mut self, unsure: bool) {
+        self.replica.time_unsure = unsure;
+    }
 }
 
 impl Replica {
     /// Rejects an operation that cancels, and an add that first has to cancel the counter's sum. This sum is
-    /// the whole value, or an expiry that would end the new lifetime.
+    /// the whole value, or an expiry that would end the new lifetime. Rejects any operation that would end a counter
+    /// by a guest's own clock.
     pub(super) fn check_role(&self, op: Op, sum: &Sum) -> Result<(), Error> {
         let left = !sum.exists() && sum.until.is_some();
+        let past = self.is_past(sum.expiry());
         match op {
+            _ if past && self.is_time_unsure() => Err(ScopeError::Expired.into()),
             _ if !self.adds_only => Ok(()),
-            Op::Add(_) if left || self.is_past(sum.expiry()) => Err(ScopeError::Expired.into()),
+            Op::Add(_) if left || past => Err(ScopeError::Expired.into()),
             Op::Add(_) => Ok(()),
             _ => Err(ScopeError::BeyondRole.into()),
         }
+    }
+
+    /// Whether the time may end nothing here.
+    pub(super) fn is_time_unsure(&self) -> bool {
+        self.time_unsure && self.membership.configuration().is_some()
+    }
+
+    /// Does something that may not fail for the time. Where the time may end nothing, nothing has expired meanwhile.
+    pub(super) fn at_sure_time<T>(&mut self, act: impl FnOnce(&mut Replica) -> T) -> T {
+        let time = self.state.time();
+        if self.is_time_unsure() {
+            self.state.set_time(0);
+        }
+        let done = act(self);
+        self.state.set_time(time);
+        done
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bounds::{EXPIRED_MAX, EXPIRED_SLOTS_MAX};
-use crate::error::{DecodeError, Rule};
+use crate::error::{DecodeError, Rule, ScopeError};
 use crate::replica::collect::tests::space;
 use crate::state::counter::Act;
 use crate::state::operation::Op;
@@ -557,6 +557,81 @@ fn a_replica_that_rejoins_ends_its_own_adds_again() {
         let now = 1 + usize::from(is_past);
         assert_eq!((ends(&journal), ends(guest.rejoin.journal())), (1, now));
     }
+}
+
+/// A guest that no member has told its time ends no counter by its own clock.
+#[test]
+fn a_guest_whose_time_is_unsure_ends_nothing() {
+    let [mut one, _, mut guest] = begun();
+    guest.set_time(TIME);
+    guest.members_mut().set_time_unsure(true);
+    assert_eq!(reads(&guest), (None, None), "reads go by the own clock");
+    let before = guest.canonical_bytes();
+    let expired = || -> Option<Error> { Some(ScopeError::Expired.into()) };
+    let key_id = guest.key_id("n").unwrap();
+    for op in [
+        Op::Add(1),
+        Op::Reset,
+        Op::Delete,
+        Op::Set(5),
+        Op::Expire(2 * TIME),
+        Op::Persist,
+    ] {
+        assert_eq!(guest.apply("n", op).err(), expired(), "{op:?}");
+        assert_eq!(guest.apply_at(key_id, op).err(), expired(), "{op:?}");
+        let both = [("other", Op::Add(1)), ("n", op)];
+        assert_eq!(guest.transact(&both).err(), expired(), "{op:?}");
+        let mut transaction = guest.begin().unwrap();
+        assert_eq!(transaction.apply("n", op).err(), expired(), "{op:?}");
+    }
+    assert_eq!(guest.add_at(key_id, 1).err(), expired());
+    assert_eq!(guest.materialize_expiry(key_id), Ok(false));
+    assert_eq!(guest.canonical_bytes(), before, "nothing is made");
+    guest.add("other", 1).unwrap();
+    // A member ends it, and then it can be added to.
+    end(&mut one);
+    pass(&one, &mut guest);
+    guest.add("n", 2).unwrap();
+    assert_eq!(guest.value("n"), Some(2));
+    // By a member's time it ends counters itself.
+    let [_, _, mut guest] = begun();
+    guest.set_time(TIME);
+    guest.add("n", 3).unwrap();
+    assert_eq!(guest.value("n"), Some(3));
+}
+
+/// In a space without members each goes by its own clock.
+#[test]
+fn an_open_space_knows_no_unsure_time() {
+    let mut one = Replica::new(
+        crate::Space::default(),
+        crate::WriterId::from_bytes([1; 16]),
+    );
+    one.transact(&[("n", Op::Add(10)), ("n", Op::Expire(TIME))])
+        .unwrap();
+    one.set_time(TIME);
+    one.members_mut().set_time_unsure(true);
+    one.add("n", 1).unwrap();
+    assert_eq!(one.value("n"), Some(1));
+}
+
+/// What was added before the counter expired by the own clock is made again, and ends nothing.
+#[test]
+fn a_guest_whose_time_is_unsure_loses_nothing_when_it_rejoins() {
+    let [one, _, mut guest] = begun();
+    guest.add("n", 5).unwrap();
+    let state = one.delta(&VersionVector::default());
+    let next = crate::WriterId::from_bytes([9; 16]);
+    let mut rejoin = guest.rejoin_mut();
+    let journal = rejoin.begin_again(next, &state, &mut |_| ()).unwrap();
+    guest.set_time(TIME);
+    guest.members_mut().set_time_unsure(true);
+    let mut rejoin = guest.rejoin_mut();
+    let returned = rejoin.make_again(journal, Some(0), 0, &mut |_| ());
+    assert_eq!(returned.again[0].ops.len(), 1, "{returned:?}");
+    assert_eq!((guest.value("n"), open(&guest)), (None, 0));
+    guest.set_time(0);
+    assert_eq!(guest.value("n"), Some(15));
 }
 
 /// In a space without members nothing is ever decided, so the end is a delete there.
