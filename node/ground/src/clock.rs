@@ -72,12 +72,20 @@ pub struct SpaceClock {
     ahead_ms: i64,
     /// The version of the linked clocks and the own clock when this was judged.
     judged: Option<(u64, u64)>,
+    /// Whether any clock counted.
+    is_known: bool,
 }
 
 impl SpaceClock {
     /// Milliseconds since 1970 in the space, when the own clock shows `wall`.
     pub fn time(&self, wall: u64) -> u64 {
         wall.saturating_add_signed(self.ahead_ms)
+    }
+
+    /// Whether this is the time by a clock that counts. Otherwise it is only what the own clock shows, and that
+    /// does not count.
+    pub fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// What the own clock shows at this time of the space.
@@ -102,7 +110,9 @@ impl SpaceClock {
             return;
         }
         self.judged = Some((version, wall));
-        self.set(clock.median_ahead(own, counts));
+        let median = clock.median_ahead(own, counts);
+        self.is_known = median.is_some();
+        self.set(median.unwrap_or(0));
     }
 
     /// Takes over a difference. Small ones would only let the time go back now and then.
@@ -148,11 +158,11 @@ impl WallClock {
 
     /// How many milliseconds the median of some clocks is ahead of this one. `counts` accepts the owners of
     /// linked nodes. This clock counts, too, if `own` is set. Of two clocks in the middle, it is the one that is
-    /// behind, because then a counter lives longer. Without any clock of a linked node it is 0.
-    pub fn median_ahead(&self, own: bool, counts: impl Fn(&[u8; 32]) -> bool) -> i64 {
+    /// behind, because then a counter lives longer. `None` if no clock counts.
+    pub fn median_ahead(&self, own: bool, counts: impl Fn(&[u8; 32]) -> bool) -> Option<i64> {
         let own_ahead = self.ahead_of_monotonic();
-        let median = self.linked().median(own.then_some(own_ahead), counts);
-        median.map_or(0, |median| median.saturating_sub(own_ahead))
+        let median = self.linked().median(own.then_some(own_ahead), counts)?;
+        Some(median.saturating_sub(own_ahead))
     }
 
     fn linked(&self) -> MutexGuard<'_, LinkedClocks> {
@@ -271,6 +281,8 @@ mod tests {
         let mut off_by = |wall: u64, own| {
             time.store(wall, Ordering::SeqCst);
             space.judge(wall, &clock, own, |_| true);
+            let linked = clock.linked().ahead.len();
+            assert_eq!(space.is_known(), own || linked > 0);
             assert_eq!(space.wall(space.time(wall)), wall);
             // The monotonic time goes on, although this clock stands still.
             space.time(wall).abs_diff(10 * HOUR_MS)
@@ -287,6 +299,7 @@ mod tests {
         clock.forget_linked(&[2; 32]);
         // Alone it goes by itself, without waiting.
         assert_eq!(off_by(8 * HOUR_MS, false), 2 * HOUR_MS);
+        assert_eq!(off_by(9 * HOUR_MS, true), HOUR_MS);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Expiry by a wall clock that jumps, and by the clocks of linked members.
 
+use crate::join::CLOSED;
 use crate::members::{close, peers_of};
-use crate::process::{Node as Process, eventually};
+use crate::process::{Node as Process, eventually, kept_address};
 use crate::redis::Redis;
+use crate::tickets::ticket;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -305,6 +307,59 @@ fn a_member_whose_clock_is_fast_ends_nothing_while_it_is_linked() {
         (fast.space()["expiring"] == 0).then_some(())
     });
     assert_eq!(fast.value("likes"), None);
+}
+
+/// A node that is no member goes by the clocks of the members that it is linked to, and without a link ends nothing.
+#[test]
+fn a_guest_whose_clock_is_fast_ends_nothing() {
+    let mut one = Process::start(&[CLOSED, "--listen", &kept_address()]);
+    close(&[&one]);
+    let ticket = ticket(&one.run(&["invite", "--role", "editor"], ""));
+    let mut guest = Process::start_with_clock(&[CLOSED, "--join", &ticket]);
+    knows_clocks(&guest, 1);
+    guest.put_forward(2 * HOUR);
+    eventually("it reads that", || {
+        (shown_off(&guest) > HOUR.as_millis() as i64).then_some(())
+    });
+    one.add("likes", 1);
+    expire(&one, "likes", HOUR);
+    eventually("it holds the expiry", || {
+        (guest.space()["expiring"] == 1).then_some(())
+    });
+    guest.add("likes", 1);
+    for node in [&one, &guest] {
+        eventually("it counts on", || {
+            (node.value("likes") == Some(2)).then_some(())
+        });
+    }
+
+    one.kill();
+    eventually("alone it reads by its own clock", || {
+        guest.value("likes").is_none().then_some(())
+    });
+    let likes = "/v1/spaces/default/counters/likes";
+    let refused = |(status, problem): (u16, serde_json::Value)| {
+        let told = (status, &problem["code"], &problem["applied"]);
+        assert_eq!(told, (409, &json!("expired"), &json!("no")), "{problem}");
+    };
+    refused(guest.post(&format!("{likes}/add"), ""));
+    refused(guest.put(likes, r#"{"value":50}"#));
+    refused(guest.delete(likes));
+    refused(guest.post(&format!("{likes}/persist"), ""));
+    assert_eq!(guest.space()["expiring"], 1);
+    guest.add("views", 1);
+
+    one.start_again();
+    eventually("it goes by the member's clock again", || {
+        (guest.value("likes") == Some(2)).then_some(())
+    });
+    guest.add("likes", 1);
+    eventually("the member receives that", || {
+        (one.value("likes") == Some(3)).then_some(())
+    });
+    let metrics = guest.get("/metrics").1;
+    let metrics = metrics.as_str().expect("text");
+    assert!(metrics.contains("tallymesh_expired_total 0\n"), "{metrics}");
 }
 
 #[cfg(unix)]

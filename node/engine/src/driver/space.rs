@@ -44,6 +44,9 @@ use tallymesh_node_store::{Kind, Record, Store, StoreError};
 /// costs little in comparison.
 const UNSAVED_MAX: usize = 1 << 16;
 
+/// When a space looks again at counters that have expired by a clock that may end none, in milliseconds.
+const LOOK_AGAIN_MS: u64 = 1_000;
+
 /// How often a slow start reports its progress.
 pub const TELL_PROGRESS: Duration = Duration::from_secs(1);
 
@@ -224,7 +227,9 @@ impl OpenSpace {
     /// Sets the time by which counters expire. `wall` is the own clock, in milliseconds since 1970.
     ///
     /// A member judges by the median of the clocks of the members that it is linked to, itself included. Another
-    /// node judges by the median of the linked members alone. Without such links, each judges by its own clock.
+    /// node judges by the median of the linked members alone. Without such links, a member judges by its own clock.
+    /// So does another node in an open space. In a space with members it then ends nothing
+    /// ([`is_time_unsure`](OpenSpace::is_time_unsure)), and its reads go by its own clock.
     pub(super) fn judge_time(&mut self, wall: u64, clock: &WallClock) {
         let members = self.replica.members();
         let configuration = members.configuration();
@@ -232,6 +237,13 @@ impl OpenSpace {
         let own = is_member(&self.owner);
         self.clock.judge(wall, clock, own, is_member);
         self.set_time(self.clock.time(wall));
+        let unsure = !self.clock.is_known();
+        self.replica.members_mut().set_time_unsure(unsure);
+    }
+
+    /// Whether this node is no member of the space, and knows no member's clock. Then its own clock ends nothing.
+    pub(super) fn is_time_unsure(&self) -> bool {
+        !self.clock.is_known() && self.replica.members().configuration().is_some()
     }
 
     /// The time by which counters expire in the present batch, in milliseconds since 1970.
@@ -409,9 +421,14 @@ impl OpenSpace {
         deadlines.flatten().min()
     }
 
-    /// When the next counter expires by the own clock, in milliseconds since 1970.
+    /// When the next counter expires by the own clock, in milliseconds since 1970. If it may not end any, it is when
+    /// to look again.
     pub(super) fn next_expiry_by_wall(&self) -> Option<u64> {
-        self.expiries.next().map(|at| self.clock.wall(at))
+        let next = self.expiries.next().map(|at| self.clock.wall(at))?;
+        Some(match self.is_time_unsure() {
+            true => next.max(self.wall().saturating_add(LOOK_AGAIN_MS)),
+            false => next,
+        })
     }
 
     pub(super) fn poll(&mut self) -> Option<Output> {

@@ -322,8 +322,8 @@ kinds! {
         .advice("Use one page or one program for longer, or ask for another ticket; writers that ended are forgotten by and by in a space with members.");
     WIDE_TOTAL: Kind::link("wide_total", "A guest tells a total that leaves 64 bits, which no adds of one writer come to.")
         .advice("Look at the sender's program: it, or who uses its ticket, makes totals up.");
-    EXPIRED: Kind::http("expired", 409, "The counter has expired, and has to be deleted before it is added to, which this node's role does not allow.")
-        .advice("Try again once a member or an editor has deleted it, which a member's node does by itself; or add at one of these.")
+    EXPIRED: Kind::http("expired", 409, "The counter has expired, and has to be ended before it is written to. This node may not do that: its role does not allow it, or the node is no member and knows no member's clock.")
+        .advice("Try again once a member has ended it, which a member's node does by itself, or this node is linked to a member; or write at a member.")
         .both();
 
     TOKEN: Kind::http("token", 400, "This is no token of a session.")

@@ -238,9 +238,12 @@ impl OpenSpace {
     }
 
     /// Deletes counters that have expired at `now`, which is also the replica's time. Returns how
-    /// many it deleted; the rest stays due.
+    /// many it deleted; the rest stays due. While the time is unsure, all stay.
     pub(in crate::driver) fn delete_expired(&mut self, now: u64) -> usize {
         let mut deleted = 0;
+        if self.is_time_unsure() {
+            return deleted;
+        }
         for _ in 0..EXPIRIES_BATCH_MAX {
             let Some(counter) = self.expiries.take_due(now) else {
                 break;
