@@ -387,6 +387,8 @@ impl Engine {
         }
         let config = SyncConfig {
             agent,
+            #[cfg(feature = "members")]
+            takes_time: true,
             ..SyncConfig::default()
         };
         let engine = Engine {

@@ -122,6 +122,7 @@ exports! {
 #[cfg(feature = "members")]
 exports! {
     engine_adopt = adopt(live: bool) -> bool;
+    engine_judge_time = judge_time(wall: f64, now: f64) -> f64;
     engine_leave = leave(now: f64) -> bool;
     engine_limit = limit(role: u32);
     engine_restore = restore[record](live: bool) -> bool;

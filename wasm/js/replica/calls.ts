@@ -101,8 +101,11 @@ export function bind(wasm: InitOutput) {
       return wasm.engine_release(this.at, keyId);
     }
 
-    set_time(unix_ms: number): void {
+    /** Sets the time by which counters expire, and gives it. */
+    set_time(): number {
+      const unix_ms = Date.now();
       wasm.engine_set_time(this.at, unix_ms);
+      return unix_ms;
     }
 
     stage(key: Uint8Array, what: number, number: bigint): void {

@@ -4,15 +4,20 @@ const LOOK_MS_MAX = 60_000;
 /** Waits for the expiries of the counters that somebody watches. */
 export class Expiries {
   readonly #passed: (keys: string[]) => void;
+  readonly #now: () => number;
   /** When each counter expires, in milliseconds since 1970. */
   readonly #times = new Map<string, number>();
   /** Not later than any of them. */
   #due = Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** @param passed - called with the counters whose time has come, which are forgotten here. */
-  constructor(passed: (keys: string[]) => void) {
+  /**
+   * @param passed - called with the counters whose time has come, which are forgotten here.
+   * @param now - the time by which they expire.
+   */
+  constructor(passed: (keys: string[]) => void, now: () => number) {
     this.#passed = passed;
+    this.#now = now;
   }
 
   /** Notes when a counter expires, if it does. */
@@ -34,16 +39,16 @@ export class Expiries {
     this.#due = due;
     clearTimeout(this.#timer);
     if (due === Infinity) return;
-    const wait = Math.max(due - Date.now(), 0);
-    this.#timer = setTimeout(() => this.#look(), Math.min(wait, LOOK_MS_MAX));
+    const wait = Math.min(due - this.#now(), LOOK_MS_MAX);
+    this.#timer = setTimeout(() => this.#look(), Math.max(wait, 0));
     // In Node it would keep the process alive; browsers give a number.
     (this.#timer as { unref?: () => void }).unref?.();
   }
 
   #look(): void {
-    const now = Date.now();
     const passed: string[] = [];
     let due = Infinity;
+    const now = this.#now();
     for (const [key, at] of this.#times) {
       if (at > now) due = Math.min(due, at);
       else {

@@ -56,6 +56,11 @@ function whole(wasm: InitOutput, both: EngineClass) {
       return this.of(wasm.engine_resume(space.length));
     }
 
+    /** In a space with members it is the members' time, if they told it. */
+    override set_time(): number {
+      return wasm.engine_judge_time(this.at, Date.now(), performance.now());
+    }
+
     restore(record: Uint8Array, live: boolean): boolean {
       pass(record);
       return wasm.engine_restore(this.at, Number(live)) !== 0;
@@ -148,7 +153,7 @@ const rules = {
   gone: 'whoever made these bytes left or was given up; it has to connect to a member first',
   not_yours: 'whoever sent this speaks for a writer that it has not proved to be its own',
   beyond_role: 'the role does not allow this: writers only add, and readers only read',
-  expired: 'the counter has expired, and this role may not delete it; add through a member, or once it is deleted',
+  expired: 'the counter has expired, and this replica may not end it, for its role or as no member told it the time; add through a member, or once one has ended it',
   stranger: 'no member has taken in a writer of these bytes; it has to connect to a member first',
   owner_proof: 'the ticket is of a lesser role than member, and takes options.sign and the replica\'s ownerKey',
   not_a_challenge: 'the peer sent a text that is no challenge; is it a node of Tallymesh?',

@@ -138,7 +138,7 @@ export class Replica {
   readonly #expiries = new Expiries((keys) => {
     for (const key of keys) this.#dirty.add(key);
     this.#flush();
-  });
+  }, () => this.#engine!.set_time());
   #localChange = false;
   #scheduled = false;
   /** Whether an expiry was ever seen; before that no time has to be told, which costs as much as an add. */
@@ -603,7 +603,7 @@ export class Replica {
   /** The engine, at this moment's time. */
   #live(): Engine {
     if (this.#engine) {
-      if (this.#timed) this.#engine.set_time(Date.now());
+      if (this.#timed) this.#engine.set_time();
       return this.#engine;
     }
     throw new TallymeshError('freed', 'this replica was freed; open a new one');

@@ -103,6 +103,17 @@ impl Engine {
         self.reads_only = role > 1;
     }
 
+    /// Sets the time that expiry is judged by, in milliseconds since 1970, until the next call, and gives it. In
+    /// a space with members it is theirs, as far as they told it; else it is `wall`, the page's own clock, which
+    /// ends no counter there. `now` is as of [`Engine::input`].
+    pub fn judge_time(&mut self, wall: f64, now: f64) -> f64 {
+        let told = self.sync.member_time(now as Millis, &self.replica);
+        self.replica.members_mut().set_time_unsure(told.is_none());
+        let time = told.map_or(wall, |it| it as f64);
+        self.set_time(time);
+        time
+    }
+
     /// Says goodbye to the member that takes care of this replica, which takes over what it counted,
     /// and has that sent at once. False, with nothing done, if no member does.
     pub fn leave(&mut self, now: f64) -> bool {
