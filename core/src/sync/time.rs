@@ -13,7 +13,7 @@
 #[cfg(feature = "members")]
 use super::Body;
 use super::{Link, Millis, SyncMachine};
-use crate::layers::Optional;
+use crate::optional::Optional;
 use crate::replica::Replica;
 use crate::writer_id::WriterId;
 
