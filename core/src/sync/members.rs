@@ -60,7 +60,7 @@ pub(super) struct Guests {
     pub(super) copies: Vec<WriterId>,
     /// The time that a member told last.
     #[cfg(feature = "guests")]
-    pub(super) time: Option<super::time::Told>,
+    pub(super) time: Option<super::time::TimeReport>,
 }
 
 impl Empty for Guests {

@@ -6,7 +6,7 @@
 //! the way, so the guest is behind by as long as the frame took. A guest that is behind ends a counter late, which
 //! is harmless: an end takes only what its issuer saw.
 //!
-//! What a member told holds for [`HOLDS_MS`]. After that the monotonic times may have drifted apart, and the member
+//! A member's time holds for [`HOLDS_MS`]. After that the monotonic times may have drifted apart, and the member
 //! may have been set right. A guest that knows no such time ends nothing:
 //! [`set_time_unsure`](crate::MembersMut::set_time_unsure).
 
@@ -26,7 +26,7 @@ const AGAIN_MS: Millis = 30_000;
 
 /// The time that a member told last.
 #[derive(Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct TimeReport {
     writer: WriterId,
     unix_ms: u64,
     /// When it arrived.
@@ -50,7 +50,7 @@ impl SyncMachine {
             return;
         };
         let at = now;
-        let told = Told {
+        let told = TimeReport {
             writer,
             unix_ms,
             at,

@@ -13,8 +13,7 @@ use crate::optional::GuestPart;
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
 use crate::sync::{Input, PeerHello, SyncConfig};
-use crate::wire::Frame;
-use crate::writer_id::Space;
+use crate::{wire::Frame, writer_id::Space};
 use alloc::{boxed::Box, vec};
 
 const OWNER: Owner = [1; 32];
@@ -629,8 +628,8 @@ fn second() -> [Replica; 3] {
     early.merge(&full(&home)).unwrap();
     let mut new = early.clone();
     new.members_mut().announce(&OTHER, &[0; 16], 2).unwrap();
-    let live = Some(new.writer());
-    home.merge_with(&full(&new), live, &mut |_| ()).unwrap();
+    let all = full(&new);
+    home.merge_with(&all, Some(id(9)), &mut |_| ()).unwrap();
     home.members_mut().acknowledge().unwrap();
     let mut known = new.clone();
     known.merge(&home.delta(&new.vector())).unwrap();
