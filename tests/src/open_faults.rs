@@ -40,9 +40,6 @@
 //!
 //! **A tab makes again what counts** ([`RETOLD`]). A tab rejoins under a new writer, and makes its operations again,
 //! although members count them. Its cause is not known.
-//!
-//! **A member forgets its vote** ([`FORGOTTEN_VOTE`]). Its disk is put back to a copy from before the vote. It then
-//! votes for another proposal of the same number, and two configurations of one number are decided.
 
 /// A reader stays apart.
 pub const APART: &str = "a reader stays apart";
@@ -55,13 +52,10 @@ pub const TWICE: &str = "an operation counts twice";
 pub const AGAIN: &str = "a copy makes operations again";
 /// A tab that rejoins makes operations again that count.
 pub const RETOLD: &str = "a tab makes again what counts";
-/// A member whose disk is put back votes twice.
-pub const FORGOTTEN_VOTE: &str = "a member forgets its vote";
 
 /// Scenario, seed and fault.
-pub const OPEN: [(&str, u64, &str); 8] = [
+pub const OPEN: [(&str, u64, &str); 7] = [
     ("beginnings", 6891, LOST),
-    ("levels", 596, FORGOTTEN_VOTE),
     ("keyed", 426, TWICE),
     ("tabs", 133, AGAIN),
     ("tabs", 1429, RETOLD),
