@@ -202,7 +202,7 @@ fn beside(links: &[usize], is_stopped: bool) {
         names(&nodes[*at], &copied);
     }
     for (node, before) in nodes.iter().zip(before) {
-        // Of the copy, of its key, and of the link: a line of each, and one a minute.
+        // One line each about the copy, its key and the link, and one a minute.
         let more = warnings(node) - before;
         let most = 3 + begun.elapsed().as_secs() as usize / 60;
         assert!(more <= most, "{more}\n{}", node.log());

@@ -65,7 +65,7 @@ impl Place {
         } else if is_written {
             self.go_on_alone(replica.writer());
         } else if self.follows.is_some() {
-            // What others have said since is not on the disk yet.
+            // Statements of others since then are not on the disk yet.
             self.lose();
         }
     }

@@ -380,7 +380,7 @@ fn a_start_waits_for_one_more_where_so_many_are_linked() {
     }
 }
 
-/// Acknowledgements wait for guests, which may be gone. What a member has does not.
+/// Acknowledgements wait for guests, which may be gone. This vote waits for none.
 #[test]
 fn a_start_that_follows_votes_once_it_has_all_that_enough_others_have() {
     for (linked, told, votes) in [(0, 0, false), (1, 1, true), (2, 1, false), (2, 2, true)] {
@@ -440,7 +440,7 @@ fn a_start_that_may_lack_what_was_decided_acknowledges_no_other_one() {
         let acked = membership.seen(state).contains(&(4, 10));
         let said = (acked, membership.has_vote(state));
         assert_eq!(said, (acknowledges, votes), "{earlier} {sure} {known}");
-        // What was acknowledged before stays.
+        // Earlier acknowledgements stay.
         let seen = vec![(4, 7)];
         let (clock, want) = (5, 0);
         membership.table_mut().stored().writer_states[OWN as usize].ack =

@@ -1,4 +1,4 @@
-//! Who is told the time, when, and how long it holds.
+//! To whom a member tells the time, when, and how long it holds.
 
 use super::super::pull::tests::{full, id, replica};
 use super::super::{Input, Output, Role, SyncConfig};
@@ -96,7 +96,7 @@ fn a_guest_goes_on_by_the_time_of_its_member() {
     assert!(guest.replica.members().configuration().is_some());
     assert_eq!(guest.time(0), Some(BEGINS));
     assert_eq!(guest.time(1_234), Some(BEGINS + 1_234));
-    // It is told again with digests, though not with each.
+    // The member tells it again with digests, though not with each.
     let mut told = Vec::new();
     for now in (0..100_000).step_by(500) {
         told.extend(tick(now, &mut member, &mut guest));

@@ -332,7 +332,7 @@ fn a_start_in_place_gets_its_rights_though_a_guest_of_another_member_is_gone() {
     two.quota_mut().flow("gift", Flow::Mint(10)).unwrap();
     pass(&two, &mut one);
     let mut two = follow(&two, [2; 32], 8);
-    // What the other one had before it heard of the new start is not enough.
+    // The other member's state from before it heard of the new start is not enough.
     pass(&one, &mut two);
     two.members_mut().retire().unwrap();
     assert_eq!(rights(&two, "gift"), (0, 0, 10));
