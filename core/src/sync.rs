@@ -259,6 +259,9 @@ struct Session {
     /// How many more it may prove.
     #[cfg(feature = "members")]
     proofs: rights::Proofs,
+    /// Whether the digest was sent to it that a start of a member needs while guests delay this member's
+    /// acknowledgement.
+    delayed: MemberPart<bool>,
     /// The own writers whose proof it has accepted.
     taken: GuestPart<Vec<WriterId>>,
     compared: GuestPart<own::Compared>,

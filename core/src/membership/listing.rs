@@ -370,6 +370,13 @@ impl Members<'_> {
         self.membership.is_held_up(self.state)
     }
 
+    /// Whether the start of another member is delayed by this member's acknowledgement.
+    #[inline]
+    pub(crate) fn delays_start(self, writer: &WriterId) -> bool {
+        let number = self.state.number_of(writer);
+        number.is_some_and(|number| self.membership.delays_start(self.state, number))
+    }
+
     /// Whether a message has anything that this replica lacks.
     #[inline]
     pub(crate) fn news(self, message: &Message) -> bool {

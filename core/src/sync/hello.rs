@@ -19,7 +19,7 @@ use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Shortest interval in milliseconds between two times of hurrying sponsored guests.
+/// Shortest interval in milliseconds between two times of [hurrying](SyncMachine::hurry).
 const HURRY_MS: Millis = 250;
 
 /// Most copies that wait for [`SyncMachine::take_copies`], and most writers of copies that are remembered.
@@ -155,6 +155,7 @@ impl SyncMachine {
             proved: MemberPart::default(),
             #[cfg(feature = "members")]
             proofs: Empty::EMPTY,
+            delayed: MemberPart::default(),
             taken: GuestPart::default(),
             compared: GuestPart::default(),
         };
@@ -310,18 +311,24 @@ impl SyncMachine {
         }
     }
 
-    /// Sends this replica's digest now to sponsored guests that have not acknowledged everything. This happens
-    /// only if an acknowledgement that others wait for depends on them: [they
-    /// answer](SyncMachine::digest_came).
-    pub(super) fn hurry_guests(&mut self, now: Millis, replica: &Replica) {
+    /// Sends this replica's digest now to those who need it while an acknowledgement that others wait for is
+    /// delayed by sponsored guests:
+    /// - The guests that have not acknowledged everything. [They answer](SyncMachine::digest_came).
+    /// - Once, a member's start that the acknowledgement delays. The digest shows that this member knows of the
+    ///   start, which is enough for its [vote](crate::membership::votes).
+    pub(super) fn hurry(&mut self, now: Millis, replica: &Replica) {
         if self.guests.hurry_due > now || !replica.members().is_held_up() {
             return;
         }
         self.guests.update(|it| it.hurry_due = now + HURRY_MS);
         for peer in &mut self.peers {
-            let writer = peer.hello.as_ref().map(|it| it.writer);
-            let writer = writer.filter(|it| replica.members().is_sponsored(it));
-            if writer.is_some_and(|it| !replica.members().progress(&it).1) {
+            let Some(writer) = peer.hello.as_ref().map(|it| it.writer) else {
+                continue;
+            };
+            let guest = replica.members().is_sponsored(&writer);
+            let delayed = !*peer.delayed && replica.members().delays_start(&writer);
+            peer.delayed.update(|it| *it |= delayed);
+            if delayed || guest && !replica.members().progress(&writer).1 {
                 peer.next_digest = now;
                 self.digest_due = now;
             }
@@ -366,6 +373,7 @@ impl SyncMachine {
             hello.writer = writer;
             let is_copy = *hello.copy;
             (peer.rests, peer.forgotten) = (false, false);
+            peer.delayed.set(false);
             if is_copy {
                 self.note_copy(link, writer);
             }

@@ -54,7 +54,7 @@ pub(super) struct Guests {
     pub(super) newest: Option<u64>,
     /// The writers of the same owner with their nonces, the last one last.
     pub(super) own: Vec<(WriterId, [u8; 16])>,
-    /// When sponsored guests may be hurried again.
+    /// When the machine may [hurry](SyncMachine::hurry) again.
     pub(super) hurry_due: Millis,
     /// The writers of copies of members' data that have sent a hello, the last one last.
     pub(super) copies: Vec<WriterId>,
@@ -647,7 +647,7 @@ impl SyncMachine {
                 replica.quota_mut().end_leases(&mut self.changed)?;
             }
             replica.members_mut().acknowledge()?;
-            self.hurry_guests(now, replica);
+            self.hurry(now, replica);
         }
         let busy = self.is_serving(replica);
         let patience = PATIENCE << self.guests.ended;

@@ -136,7 +136,7 @@ fn what_a_member_says_by_duty_is_told_and_to_be_kept() {
 
 /// Another member waits for this one, which waits for what its guest has seen.
 #[test]
-fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
+fn a_guest_that_holds_up_an_acknowledgement_and_the_start_that_waits_hear_at_once() {
     let mut end = End::member();
     end.replica.members_mut().force(&[OWNER, OTHER]).unwrap();
     end.replica.members_mut().admit(&id(2)).unwrap();
@@ -155,13 +155,18 @@ fn a_guest_that_holds_up_an_acknowledgement_is_asked_at_once() {
     };
     end.tend();
     assert!(end.replica.members().is_held_up());
-    assert_eq!(digests(&mut end), links[1..]);
+    // The start learns once that this member knows of it.
+    assert_eq!(digests(&mut end), links);
     end.now = 249;
     end.tend();
     assert_eq!(digests(&mut end), []);
     end.now = 250;
     end.tend();
     assert_eq!(digests(&mut end), links[1..]);
+    // Under another writer it is another start.
+    end.sync.set_writer(links[0], id(3));
+    assert!(!*end.sync.peer(links[0]).unwrap().delayed);
+    end.sync.set_writer(links[0], id(1));
     let seen = end.replica.vector();
     end.replica
         .membership
