@@ -350,10 +350,14 @@ impl Peer {
         self.remotes.remove(&connection)
     }
 
-    /// Adds a connection. Earlier ones may be closing, but this one is not.
-    pub(super) fn opened(&mut self, connection: ConnectionId) {
+    /// Adds a connection. Earlier ones may be closing, but this one is not. Returns whether it has to close,
+    /// because another process with the same key is about to take over. That process waits until all other
+    /// connections are closed, so a later one would keep it from the link for ever. Its peer dials again.
+    #[must_use]
+    pub(super) fn opened(&mut self, connection: ConnectionId) -> bool {
         self.connections.push(connection);
         self.dropped = false;
+        self.twin.is_some()
     }
 
     /// Removes a connection while others are left. If only the connection of another process with

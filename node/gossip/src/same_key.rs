@@ -29,6 +29,9 @@ pub(super) struct SameKey(HashMap<PeerId, Turns>);
 struct Turns {
     /// The last sign of the original.
     original: Option<Instant>,
+    /// The connections of the original, as far as they are known. The other ones are of copies, which may have
+    /// several at once.
+    originals: Vec<ConnectionId>,
     /// The connection of the copy that had the last turn, and when that began.
     copy: (ConnectionId, Instant),
     /// Whether the copy took the link from its original.
@@ -38,6 +41,9 @@ struct Turns {
 impl SameKey {
     /// Judges a hello on a connection. `others` are the other connections with the same key. Returns false if the
     /// connection is to be closed, because it is not the turn of the copy.
+    ///
+    /// A sign of the original is its hello, or a connection on which it sent one. Other connections may be the
+    /// copy's own. If they counted, a copy that dials two addresses of a node would never have a turn.
     pub(super) fn admits(
         &mut self,
         peer: PeerId,
@@ -48,6 +54,8 @@ impl SameKey {
         let known = self.0.get_mut(&peer);
         if !is_copy {
             if let Some(turns) = known {
+                turns.keep_open(others);
+                turns.originals.push(connection);
                 turns.original = Some(now);
             }
             return true;
@@ -56,6 +64,7 @@ impl SameKey {
             let original = (!others.is_empty()).then_some(now);
             let turns = Turns {
                 original,
+                originals: others.to_vec(),
                 copy: (connection, now),
                 is_short: original.is_some(),
             };
@@ -65,7 +74,8 @@ impl SameKey {
         if turns.copy.0 == connection {
             return true;
         }
-        if others.iter().any(|it| *it != turns.copy.0) {
+        turns.keep_open(others);
+        if !turns.originals.is_empty() {
             turns.original = Some(now);
         }
         let is_there = turns.is_original_there(now);
@@ -98,6 +108,11 @@ impl SameKey {
 }
 
 impl Turns {
+    /// Drops the connections of the original that are not open any more.
+    fn keep_open(&mut self, open: &[ConnectionId]) {
+        self.originals.retain(|it| open.contains(it));
+    }
+
     fn is_original_there(&self, now: Instant) -> bool {
         let last = self.original;
         last.is_some_and(|last| now.saturating_duration_since(last) < AWAY)
@@ -178,6 +193,36 @@ mod tests {
         assert!(keys.hello(0, (1, true), &[]));
         assert!(keys.hello(1, (2, true), &[1]));
         assert!(!keys.is_over(10, 2));
+    }
+
+    /// A copy that dials two addresses of a node has two connections each time.
+    #[test]
+    fn connections_of_a_copy_are_no_signs_of_its_original() {
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (1, true), &[9]), "its first turn");
+        assert!(keys.hello(1, (2, false), &[1]), "the original");
+        // It is gone, and the copy tries again with two connections.
+        for at in [4, 8, 12] {
+            let number = 10 + at as usize;
+            assert!(!keys.hello(at, (number, true), &[number + 1]), "{at}");
+            assert!(!keys.hello(at, (number + 1, true), &[number]), "{at}");
+        }
+        assert!(keys.hello(16, (30, true), &[31]));
+        assert!(!keys.is_over(1_000, 30));
+    }
+
+    #[test]
+    fn a_connection_of_the_original_is_a_sign_of_it() {
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (1, true), &[9]));
+        assert!(keys.hello(1, (2, false), &[1]));
+        for at in [15, 30] {
+            assert!(!keys.hello(at, (at as usize, true), &[2]), "{at}");
+        }
+        // It has closed since.
+        assert!(!keys.hello(44, (44, true), &[43]));
+        assert!(keys.hello(45, (45, true), &[43]));
+        assert!(!keys.is_over(1_000, 45));
     }
 
     #[test]

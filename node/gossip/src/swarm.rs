@@ -375,9 +375,12 @@ impl Network {
                     self.connected(peer_id, Some(address)).await;
                 }
                 if let Some(peer) = self.peers.get_mut(&peer_id) {
-                    peer.opened(connection_id);
+                    let is_late = peer.opened(connection_id);
                     peer.note_remote(connection_id, address.clone());
                     peer.from = Some(source(endpoint.get_remote_address()));
+                    if is_late {
+                        self.swarm.close_connection(connection_id);
+                    }
                 }
             }
             SwarmEvent::ConnectionClosed {

@@ -282,8 +282,7 @@ fn a_hello_again_is_passed_over_and_another_process_begins_the_link_anew() {
             Fate::Anew(_) => "anew".to_owned(),
         }
     };
-    peer.opened(one);
-    peer.opened(two);
+    assert!(!peer.opened(one) && !peer.opened(two));
     for (name, again) in [("a", "close []"), ("book", "deliver")] {
         assert_eq!(frame(peer, one, hello(name, 1)), "deliver");
         for connection in [one, two] {
@@ -301,19 +300,21 @@ fn a_hello_again_is_passed_over_and_another_process_begins_the_link_anew() {
 fn the_hellos_of_another_process_wait_until_the_older_connections_are_closed() {
     let mut sending = Sending::new();
     let peer = sending.peer();
-    let [one, two] = [1, 2].map(ConnectionId::new_unchecked);
-    peer.opened(one);
+    let [one, two, three] = [1, 2, 3].map(ConnectionId::new_unchecked);
+    assert!(!peer.opened(one));
     let hear =
         |peer: &mut Peer, connection, frame| peer.frame(connection, frame, |_| true, |_| false);
     let first = hear(peer, one, hello("a", 1));
     assert!(matches!(first, Fate::Deliver(..)));
-    peer.opened(two);
+    assert!(!peer.opened(two));
     let names: Vec<String> = (0..100).map(|number| format!("s{number}")).collect();
     let others = names.iter().map(String::as_str);
     for name in std::iter::once("a").chain(others) {
         let fate = hear(peer, two, hello(name, 2));
         assert!(matches!(fate, Fate::Close(_)), "{name}");
     }
+    assert!(peer.opened(three), "it would be waited for");
+    assert!(peer.closed(three).is_none());
     let twin = peer.closed(one).expect("it takes over");
     assert_eq!((twin.connection, twin.frames.len()), (two, 101));
 }

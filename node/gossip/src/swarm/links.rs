@@ -163,7 +163,7 @@ impl Network {
             }
             (peer.listen, peer.held, peer.from, peer.unicast) = before.unwrap_or_default();
             peer.held.retain(|held| held.connection == connection);
-            peer.opened(connection);
+            let _ = peer.opened(connection); // it is the only one
         }
     }
 
