@@ -392,6 +392,7 @@ impl SyncMachine {
         if self.guests.newest.is_none() || matches!(input, Input::Renew { .. }) {
             self.note_starts(replica);
         }
+        self.begin_unsent(now, replica);
         match input {
             Input::Connected { link, broadcast } => {
                 self.connected(now, replica, link, broadcast, None);

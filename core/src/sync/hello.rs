@@ -239,6 +239,7 @@ impl SyncMachine {
                 self.digest_due = self.digest_due.min(due);
             }
         }
+        self.begin_unsent(now, replica);
         if GUESTS {
             replica.rejoin.note_earlier_told(&replica.state);
             // If it leads to no member, a member's next tend sets it again.

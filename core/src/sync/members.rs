@@ -104,6 +104,9 @@ pub(super) struct ComingBack {
     /// The writer id to go on under. The replica announces it before it pulls the whole state. So nothing is
     /// collected that this state has and later ones lack.
     pub(super) fresh: Option<WriterId>,
+    /// Whether nothing of the own writer was ever sent, and nothing is sent before it has begun again. So nothing
+    /// of that writer counts, and no member has to say so.
+    unsent: bool,
 }
 
 impl Guests {
@@ -134,6 +137,9 @@ impl SyncMachine {
     pub(super) fn note_sent(&self, replica: &mut Replica) {
         if GUESTS {
             replica.membership.note_early(self.is_early(replica));
+        }
+        if self.is_unsent() {
+            return;
         }
         if GUESTS && self.open_sessions().next().is_some() {
             replica.rejoin.note_sent(
@@ -353,9 +359,50 @@ impl SyncMachine {
             forgot: Vec::new(),
             published: u64::MAX,
             fresh: None,
+            unsent: false,
         };
         self.guests.update(|it| it.coming_back = Some(coming));
         self.ask_to_end(now, replica);
+    }
+
+    /// Begins a rejoin of a copy that counted before its first link, and sends nothing of its writer before that is
+    /// over. The copy may have begun from too old a state. Then members would end its writer, and the end would wait
+    /// for the original.
+    pub(super) fn begin_unsent(&mut self, now: Millis, replica: &Replica) {
+        if !GUESTS
+            || !replica.stands_aside()
+            || self.guests.coming_back.is_some()
+            || replica.members().configuration().is_none()
+            || replica.clock() == 0
+            || replica.rejoin.sent_upto() > 0
+        {
+            return;
+        }
+        let Some(link) = self.links_to_ask(replica).first().copied() else {
+            return;
+        };
+        let coming = ComingBack {
+            link,
+            since: now,
+            due: now,
+            last: Some(Last::Upto(0)),
+            member: false,
+            dropped: false,
+            forgot: Vec::new(),
+            published: 0,
+            fresh: None,
+            unsent: true,
+        };
+        // A transfer under way would bring what was counted since it began.
+        self.serving.clear();
+        self.guests.update(|it| it.coming_back = Some(coming));
+        self.outputs.push(Output::Renew);
+    }
+
+    /// Whether nothing of the own writer may be sent.
+    pub(super) fn is_unsent(&self) -> bool {
+        let it = self.guests.coming_back.as_ref();
+        it.is_some_and(|it| it.unsent)
     }
 
     fn coming_back_mut(&mut self) -> Option<&mut ComingBack> {
@@ -395,8 +442,12 @@ impl SyncMachine {
         if (gone || late)
             && let Some(next) = next.copied()
         {
+            let unsent = self.is_unsent();
             self.guests.update(|it| it.coming_back = None);
-            return self.begin_rejoin(now, replica, next);
+            return match unsent {
+                true => self.begin_unsent(now, replica),
+                false => self.begin_rejoin(now, replica, next),
+            };
         }
         let Some(it) = self.coming_back_mut() else {
             return;
@@ -559,7 +610,7 @@ impl SyncMachine {
         let Some(it) = self.coming_back_mut() else {
             return;
         };
-        if it.link != link || matches!(last, Last::Unsure(_)) {
+        if it.unsent || it.link != link || matches!(last, Last::Unsure(_)) {
             return;
         }
         // The writer may have been admitted without receiving that. Then all members may have forgotten it.

@@ -142,7 +142,7 @@ impl SyncMachine {
         if self.pushes.due.take_if(|due| *due <= now).is_none() {
             return;
         }
-        if MEMBERS && self.open_sessions().next().is_none() {
+        if MEMBERS && (self.open_sessions().next().is_none() || self.is_unsent()) {
             // Building a push takes long in a large state.
             self.pushes.mark = replica.mark();
             return;

@@ -63,6 +63,9 @@ impl SyncMachine {
             return;
         };
         self.note_peer_vector(replica, link, &pull.vector);
+        if self.is_unsent() {
+            return;
+        }
         // A peer that pulls everything judges the state by itself. Another one gets no reply now.
         if self.is_about_to_go() && !pull.vector.is_empty() {
             return;

@@ -266,13 +266,11 @@ fn syncs(before_its_first_link: bool) {
 }
 
 #[test]
-#[ignore = "an open fault: a copy sometimes has no turn for three minutes"]
 fn a_copy_adds_reads_and_syncs() {
     syncs(false);
 }
 
 #[test]
-#[ignore = "an open fault: the copy may have to begin again, and that waits for its original, which is away"]
 fn what_a_copy_counts_before_its_first_link_is_synced() {
     syncs(true);
 }

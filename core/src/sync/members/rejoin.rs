@@ -88,6 +88,7 @@ impl SyncMachine {
             self.guests.update(|it| it.coming_back = Some(coming));
             return self.ask_to_end(now, replica);
         }
+        let was = replica.writer();
         let before = self.peer(link).map_or(0, |peer| peer.published);
         let left = replica.rejoin.to_leave(
             &replica.state,
@@ -120,6 +121,16 @@ impl SyncMachine {
             self.outputs.push(Output::Returned(Box::new(returned)));
         }
         self.writer_changed(now, replica);
+        if it.unsent {
+            // A member may have admitted the writer before it counted, and would wait for it.
+            let (intro, owner) = (None, None);
+            let body = Body::Return {
+                writer: was,
+                intro,
+                owner,
+            };
+            self.send(replica, link, body);
+        }
         self.want(now, replica, link);
     }
 }

@@ -135,3 +135,93 @@ fn a_copy_asks_as_a_guest() {
     });
     assert_eq!(owners.collect::<Vec<_>>(), [None]);
 }
+
+fn deliver(end: &mut End, link: Link, frames: Vec<Vec<u8>>) {
+    for bytes in &frames {
+        let input = Input::Frame { link, bytes };
+        end.sync.handle(end.now, &mut end.replica, input);
+    }
+}
+
+/// Passes the frames of a copy and a member on. The copy gets the writer 201 if it asks for one. Before that, it
+/// sends nothing that it counted.
+fn pass(copy: &mut End, member: &mut End, link: Link) {
+    for _ in 0..40 {
+        for is_copy in [true, false] {
+            let (from, to) = match is_copy {
+                true => (&mut *copy, &mut *member),
+                false => (&mut *member, &mut *copy),
+            };
+            from.now += 100;
+            from.sync.handle(from.now, &mut from.replica, Input::Tick);
+            let mut frames = Vec::new();
+            for output in from.outputs() {
+                match output {
+                    Output::Renew => {
+                        let writer = id(201);
+                        let input = Input::Renew { writer };
+                        from.sync.handle(from.now, &mut from.replica, input);
+                    }
+                    Output::Send { bytes, .. } => frames.push(bytes),
+                    _ => {}
+                }
+            }
+            let early = from.replica.writer() == id(200);
+            for bytes in frames.iter().filter(|_| early) {
+                let body = Frame::decode(bytes).unwrap().body;
+                assert!(!matches!(body, Body::Push(_) | Body::Delta(_)), "{body:?}");
+            }
+            deliver(to, link, frames);
+        }
+    }
+}
+
+/// It may have begun from too old a state. The member that ends its writer would wait for the original.
+#[test]
+fn a_copy_that_counted_before_its_first_link_begins_again_before_it_sends() {
+    for is_late in [false, true] {
+        let (mut copy, mut member) = (copy(), End::member());
+        let (link, broadcast) = (Link(1), false);
+        if !is_late {
+            copy.replica.add("likes", 5).unwrap();
+        }
+        for end in [&mut copy, &mut member] {
+            let input = Input::Connected { link, broadcast };
+            end.sync.handle(0, &mut end.replica, input);
+        }
+        let hello = member.outputs().into_iter().find_map(|output| match output {
+            Output::Send { bytes, .. } => Some(bytes),
+            _ => None,
+        });
+        deliver(&mut copy, link, hello.into_iter().collect());
+        if is_late {
+            copy.replica.add("likes", 5).unwrap();
+            copy.sync.handle(0, &mut copy.replica, Input::Changed);
+        }
+        assert!(copy.sync.is_unsent());
+        pass(&mut copy, &mut member, link);
+        for end in [&copy, &member] {
+            assert_eq!(end.replica.value("likes"), Some(5), "{is_late}");
+        }
+        assert_eq!(member.replica.state.held(&id(200)), 0);
+        assert_eq!(copy.replica.writer(), id(201));
+        assert!(!copy.sync.is_unsent());
+    }
+}
+
+/// A replica that is no copy, or that has sent something, asks the members how much of it counts.
+#[test]
+fn only_a_copy_that_has_sent_nothing_begins_again_by_itself() {
+    let mut guest = End::guest();
+    guest.replica.add("likes", 5).unwrap();
+    let mut sent = copy();
+    sent.link(1, id(100));
+    sent.sync.note_sent(&mut sent.replica);
+    sent.replica.add("likes", 5).unwrap();
+    sent.sync.note_sent(&mut sent.replica);
+    for end in [&mut guest, &mut sent] {
+        end.link(2, id(100));
+        end.sync.handle(0, &mut end.replica, Input::Changed);
+        assert!(!end.sync.is_unsent());
+    }
+}
