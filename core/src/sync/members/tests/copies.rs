@@ -189,10 +189,13 @@ fn a_copy_that_counted_before_its_first_link_begins_again_before_it_sends() {
             let input = Input::Connected { link, broadcast };
             end.sync.handle(0, &mut end.replica, input);
         }
-        let hello = member.outputs().into_iter().find_map(|output| match output {
-            Output::Send { bytes, .. } => Some(bytes),
-            _ => None,
-        });
+        let hello = member
+            .outputs()
+            .into_iter()
+            .find_map(|output| match output {
+                Output::Send { bytes, .. } => Some(bytes),
+                _ => None,
+            });
         deliver(&mut copy, link, hello.into_iter().collect());
         if is_late {
             copy.replica.add("likes", 5).unwrap();
