@@ -104,8 +104,7 @@ pub(super) struct ComingBack {
     /// The writer id to go on under. The replica announces it before it pulls the whole state. So nothing is
     /// collected that this state has and later ones lack.
     pub(super) fresh: Option<WriterId>,
-    /// Whether nothing of the own writer was ever sent, and nothing is sent before it has begun again. So nothing
-    /// of that writer counts, and no member has to say so.
+    /// Whether nothing of the own writer was or is sent. So nothing of it counts, and no member has to say so.
     unsent: bool,
 }
 
@@ -365,46 +364,6 @@ impl SyncMachine {
         self.ask_to_end(now, replica);
     }
 
-    /// Begins a rejoin of a copy that counted before its first link, and sends nothing of its writer before that is
-    /// over. The copy may have begun from too old a state. Then members would end its writer, and the end would wait
-    /// for the original.
-    pub(super) fn begin_unsent(&mut self, now: Millis, replica: &Replica) {
-        if !GUESTS
-            || !replica.stands_aside()
-            || self.guests.coming_back.is_some()
-            || replica.members().configuration().is_none()
-            || replica.clock() == 0
-            || replica.rejoin.sent_upto() > 0
-        {
-            return;
-        }
-        let Some(link) = self.links_to_ask(replica).first().copied() else {
-            return;
-        };
-        let coming = ComingBack {
-            link,
-            since: now,
-            due: now,
-            last: Some(Last::Upto(0)),
-            member: false,
-            dropped: false,
-            forgot: Vec::new(),
-            published: 0,
-            fresh: None,
-            unsent: true,
-        };
-        // A transfer under way would bring what was counted since it began.
-        self.serving.clear();
-        self.guests.update(|it| it.coming_back = Some(coming));
-        self.outputs.push(Output::Renew);
-    }
-
-    /// Whether nothing of the own writer may be sent.
-    pub(super) fn is_unsent(&self) -> bool {
-        let it = self.guests.coming_back.as_ref();
-        it.is_some_and(|it| it.unsent)
-    }
-
     fn coming_back_mut(&mut self) -> Option<&mut ComingBack> {
         self.guests.get_mut()?.coming_back.as_mut()
     }
@@ -413,13 +372,6 @@ impl SyncMachine {
     pub(super) fn is_coming_back(&self) -> bool {
         let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.last.is_none())
-    }
-
-    /// Whether this replica has announced its next writer, and still has the state that it drops then. This
-    /// state must not be attributed to the next writer.
-    pub(super) fn is_about_to_go(&self) -> bool {
-        let it = self.guests.coming_back.as_ref();
-        it.is_some_and(|it| it.fresh.is_some())
     }
 
     /// Repeats the requests that a rejoin still needs.

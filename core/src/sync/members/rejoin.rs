@@ -3,7 +3,7 @@
 use super::ComingBack;
 use crate::message::Message;
 use crate::message::journal::EarlierWriter;
-use crate::optional::{MEMBERS, Optional};
+use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::replica::Replica;
 use crate::sync::{Body, Link, Millis, Output, SyncMachine};
 use crate::wire::Last;
@@ -12,6 +12,53 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl SyncMachine {
+    /// Begins a rejoin of a copy that counted before its first link, and sends nothing of its writer before that is
+    /// over. The copy may have begun from too old a state. Then members would end its writer, and the end would wait
+    /// for the original.
+    pub(in crate::sync) fn begin_unsent(&mut self, now: Millis, replica: &Replica) {
+        if !GUESTS
+            || !replica.stands_aside()
+            || self.guests.coming_back.is_some()
+            || replica.members().configuration().is_none()
+            || replica.clock() == 0
+            || replica.rejoin.sent_upto() > 0
+        {
+            return;
+        }
+        let Some(link) = self.links_to_ask(replica).first().copied() else {
+            return;
+        };
+        let coming = ComingBack {
+            link,
+            since: now,
+            due: now,
+            last: Some(Last::Upto(0)),
+            member: false,
+            dropped: false,
+            forgot: Vec::new(),
+            published: 0,
+            fresh: None,
+            unsent: true,
+        };
+        // A transfer under way would bring what was counted since it began.
+        self.serving.clear();
+        self.guests.update(|it| it.coming_back = Some(coming));
+        self.outputs.push(Output::Renew);
+    }
+
+    /// Whether nothing of the own writer may be sent.
+    pub(in crate::sync) fn is_unsent(&self) -> bool {
+        let it = self.guests.coming_back.as_ref();
+        it.is_some_and(|it| it.unsent)
+    }
+
+    /// Whether this replica has announced its next writer, and still has the state that it drops then. This
+    /// state must not be attributed to the next writer.
+    pub(in crate::sync) fn is_about_to_go(&self) -> bool {
+        let it = self.guests.coming_back.as_ref();
+        it.is_some_and(|it| it.fresh.is_some())
+    }
+
     /// Accepts a fresh writer id for the rejoin. Returns false if the id is for something else.
     pub(in crate::sync) fn fresh_writer(
         &mut self,
