@@ -3,7 +3,7 @@
 //!
 //! A process that takes the link from another one closes its connections. If both went on so, each would have the
 //! link for seconds. A copy says in its hello what it is. So the original has the link, and the copy gets it for
-//! [`TURN`] in each [`AGAIN`], to receive and send what is new. While the original is away for longer, the copy
+//! [`TURN`] at most in each [`AGAIN`], to receive and send what is new. While the original is away for longer, the copy
 //! has the link.
 
 use libp2p::PeerId;
@@ -17,6 +17,10 @@ const TURN: Duration = Duration::from_secs(2);
 
 /// The time between two turns of a copy. A shorter time disturbs the original more often.
 const AGAIN: Duration = Duration::from_secs(60);
+
+/// The time between two turns of a copy if the original ended the first one early, by a connection of its own. Such
+/// a turn can be too short to receive and send anything.
+const AGAIN_SOON: Duration = Duration::from_secs(20);
 
 /// The time from the last sign of an original until it counts as away. It covers a turn of the copy, and the
 /// longest wait until a node connects again.
@@ -36,6 +40,8 @@ struct Turns {
     copy: (ConnectionId, Instant),
     /// Whether the copy took the link from its original.
     is_short: bool,
+    /// The time from the begin of that turn to the next one.
+    again: Duration,
 }
 
 impl SameKey {
@@ -57,6 +63,10 @@ impl SameKey {
                 turns.keep_open(others);
                 turns.originals.push(connection);
                 turns.original = Some(now);
+                let since = now.saturating_duration_since(turns.copy.1);
+                if turns.is_short && since < TURN {
+                    turns.again = AGAIN_SOON;
+                }
             }
             return true;
         }
@@ -67,6 +77,7 @@ impl SameKey {
                 originals: others.to_vec(),
                 copy: (connection, now),
                 is_short: original.is_some(),
+                again: AGAIN,
             };
             self.0.insert(peer, turns);
             return true;
@@ -79,10 +90,10 @@ impl SameKey {
             turns.original = Some(now);
         }
         let is_there = turns.is_original_there(now);
-        if is_there && now.saturating_duration_since(turns.copy.1) < AGAIN {
+        if is_there && now.saturating_duration_since(turns.copy.1) < turns.again {
             return false;
         }
-        (turns.copy, turns.is_short) = ((connection, now), is_there);
+        (turns.copy, turns.is_short, turns.again) = ((connection, now), is_there, AGAIN);
         true
     }
 
@@ -216,13 +227,28 @@ mod tests {
         let mut keys = Keys::new();
         assert!(keys.hello(0, (1, true), &[9]));
         assert!(keys.hello(1, (2, false), &[1]));
-        for at in [15, 30] {
+        for at in [15, 19] {
             assert!(!keys.hello(at, (at as usize, true), &[2]), "{at}");
         }
+        assert!(keys.hello(20, (20, true), &[2]), "the next turn");
+        assert!(keys.is_over(22, 20));
         // It has closed since.
-        assert!(!keys.hello(44, (44, true), &[43]));
-        assert!(keys.hello(45, (45, true), &[43]));
-        assert!(!keys.is_over(1_000, 45));
+        assert!(!keys.hello(34, (34, true), &[33]));
+        assert!(keys.hello(35, (35, true), &[33]));
+        assert!(!keys.is_over(1_000, 35));
+    }
+
+    #[test]
+    fn a_copy_whose_turn_the_original_ended_early_has_the_next_one_sooner() {
+        let mut keys = Keys::new();
+        assert!(keys.hello(0, (1, true), &[9]));
+        assert!(keys.hello(1, (2, false), &[1]), "the original");
+        assert!(!keys.hello(19, (3, true), &[2]));
+        assert!(keys.hello(20, (4, true), &[2]));
+        // This turn was a whole one.
+        assert!(keys.hello(22, (5, false), &[4]), "the original");
+        assert!(!keys.hello(79, (6, true), &[5]));
+        assert!(keys.hello(80, (7, true), &[5]));
     }
 
     #[test]
