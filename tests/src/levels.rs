@@ -157,6 +157,13 @@ impl Scenario for Levels {
         Ok(())
     }
 
+    /// A mesh of one has no witness: an older copy of its only member's disk decides again what was decided.
+    fn may_put_back(mesh: &mut World, at: usize) -> bool {
+        let mut decided = mesh.own.decided.values();
+        let was_alone = decided.any(|it| it.members == [owner(at)]);
+        !was_alone && mesh.may_lose(at)
+    }
+
     /// Replicas that are not members, or no longer, reject messages, and their messages are rejected.
     fn refused(_: &mut World, _: usize, _: &Error) -> Result<(), String> {
         Ok(())
@@ -183,6 +190,11 @@ impl World {
         let wait = self.random.range(0, 3_000);
         self.pass(wait)?;
         self.at(self.now, Event::Act);
+        // No copy of a disk is older than this.
+        let present = self.number(0);
+        self.own
+            .decided
+            .retain(|number, _| Some(*number) >= present);
         self.trouble();
         self.pass(self.settings.trouble.ms)?;
         // The scenario waits for all open writes and reads.
