@@ -3,7 +3,8 @@
 //! A listed seed has to fail. Once it passes, the test that plays it fails until its line is removed, so the
 //! list cannot outlive the fault. The list has all such seeds that `cargo xtask test --long` plays with its
 //! usual 5,000, and those of `tests/trace.txt`. Beyond these there are more. `TALLYMESH_SEED=n` plays a
-//! listed seed as any other, and shows how it fails.
+//! listed seed as any other, and shows how it fails. A fault that no listed seed has was found with a seed whose
+//! history is another one since; it is not mended.
 //!
 //! # The faults
 //! **A reader stays apart** ([`APART`]). A member restarts, and writes before it has announced its start. A
@@ -34,7 +35,7 @@
 //! keys, and the new transactions have the lesser writer id. So the first ones are the duplicates, and they are
 //! withdrawn at no member.
 //!
-//! In seed 426, key 35 has the clock 51 of its first writer, which is collected up to 69. `new_lifetimes` in
+//! In one seed, key 35 has the clock 51 of its first writer, which is collected up to 69. `new_lifetimes` in
 //! `core/src/idempotency/log.rs` has one clock for all counters of a writer. A slot of that writer in another
 //! counter was collected, and raised it to 69. So the maker of the first transaction, whose `Instance::watched`
 //! is true, is not sure that the slot of `key:35` has its old lifetime. `State::withdraw` does nothing then,
@@ -64,15 +65,7 @@ pub const AGAIN: &str = "a copy makes operations again";
 pub const RETOLD: &str = "a tab makes again what counts";
 
 /// Scenario, seed and fault.
-pub const OPEN: [(&str, u64, &str); 7] = [
-    ("beginnings", 6891, LOST),
-    ("keyed", 426, TWICE),
-    ("tabs", 133, AGAIN),
-    ("tabs", 1429, RETOLD),
-    ("tabs", 1981, LOST),
-    ("limited", 1479, APART),
-    ("limited", 1995, APART),
-];
+pub const OPEN: [(&str, u64, &str); 1] = [("beginnings", 6891, LOST)];
 
 /// The outcome of a seed. Returns `None` if the seed is listed and fails.
 ///
