@@ -1,10 +1,10 @@
 //! Seeds that find a known fault of the core that is not fixed yet. This is the one place that lists them.
 //!
 //! A listed seed has to fail. Once it passes, the test that plays it fails until its line is removed, so the
-//! list cannot outlive the fault. The list has all such seeds that `cargo xtask test --long` plays with its
-//! usual 5,000, and those of `tests/trace.txt`. Beyond these there are more. `TALLYMESH_SEED=n` plays a
-//! listed seed as any other, and shows how it fails. A fault that no listed seed has was found with a seed whose
-//! history is another one since; it is not mended.
+//! list cannot outlive the fault. The list has the seeds of `tests/trace.txt`. Beyond these there are more, also
+//! among the 5,000 that `cargo xtask test --long` plays. `TALLYMESH_SEED=n` plays a listed seed as any other, and
+//! shows how it fails. A fault that no listed seed has was found with a seed whose history is another one since;
+//! it is not mended.
 //!
 //! # The faults
 //! **A reader stays apart** ([`APART`]). A member restarts, and writes before it has announced its start. A
@@ -36,8 +36,8 @@
 //! withdrawn at no member.
 //!
 //! In one seed, key 35 has the clock 51 of its first writer, which is collected up to 69. `new_lifetimes` in
-//! `core/src/idempotency/log.rs` has one clock for all counters of a writer. A slot of that writer in another
-//! counter was collected, and raised it to 69. So the maker of the first transaction, whose `Instance::watched`
+//! `core/src/idempotency/log.rs` has one clock for all counters of a writer. A slot of that writer was
+//! collected, and raised it to 69. So the maker of the first transaction, whose `Instance::watched`
 //! is true, is not sure that the slot of `key:35` has its old lifetime. `State::withdraw` does nothing then,
 //! and the log marks the duplicate as withdrawn. Another member has no `watched` for it, and does nothing
 //! either. The duplicate of key 37, of clock 66, meets the same. It is not known which slot was collected.
@@ -50,7 +50,9 @@
 //! other members say only that nothing of the earlier writer counts, so the copy makes the operations again, too.
 //!
 //! **A tab makes again what counts** ([`RETOLD`]). A tab rejoins under a new writer, and makes its operations again,
-//! although members count them. Its cause is not known.
+//! although members count them. A member's start receives a later start of its owner, which shows that its store was
+//! an old copy, and stores that. It notes the doubt only at its next duty, and ends before. For the next start
+//! nothing is new, so it makes operations again.
 
 /// A reader stays apart.
 pub const APART: &str = "a reader stays apart";
