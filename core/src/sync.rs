@@ -389,7 +389,7 @@ impl SyncMachine {
     /// Handles an event at the time `now`.
     pub fn handle(&mut self, now: Millis, replica: &mut Replica, input: Input<'_>) {
         let open = GUESTS && replica.members().configuration().is_none();
-        if self.guests.newest.is_none() || matches!(input, Input::Renew { .. }) {
+        if self.guests.starts.is_none() || matches!(input, Input::Renew { .. }) {
             self.note_starts(replica);
         }
         self.begin_unsent(now, replica);
@@ -431,6 +431,7 @@ impl SyncMachine {
             self.pushes.restart();
             self.local_change(now);
         }
+        self.note_starts(replica); // so that a store has new starts and what they show in one record
         self.look_for_forks(now, replica);
         #[cfg(feature = "members")]
         self.look_at_questions(now, replica);

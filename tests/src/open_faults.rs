@@ -44,15 +44,6 @@
 //!
 //! The direction, not tried: record new lifetimes by writer and counter, and mark as withdrawn only what was
 //! withdrawn or is void.
-//!
-//! **A copy makes operations again** ([`AGAIN`]). A member's disk is put back to a copy that has operations of an
-//! earlier writer which did not count. The owner's process has made them again since, under another writer. The
-//! other members say only that nothing of the earlier writer counts, so the copy makes the operations again, too.
-//!
-//! **A tab makes again what counts** ([`RETOLD`]). A tab rejoins under a new writer, and makes its operations again,
-//! although members count them. A member's start receives a later start of its owner, which shows that its store was
-//! an old copy, and stores that. It notes the doubt only at its next duty, and ends before. For the next start
-//! nothing is new, so it makes operations again.
 
 /// A reader stays apart.
 pub const APART: &str = "a reader stays apart";
@@ -60,11 +51,6 @@ pub const APART: &str = "a reader stays apart";
 pub const LOST: &str = "what a guest handed to a member is lost";
 /// An operation counts twice.
 pub const TWICE: &str = "an operation counts twice";
-
-/// A copy of a member's disk makes operations again that were made again already.
-pub const AGAIN: &str = "a copy makes operations again";
-/// A tab that rejoins makes operations again that count.
-pub const RETOLD: &str = "a tab makes again what counts";
 
 /// Scenario, seed and fault.
 pub const OPEN: [(&str, u64, &str); 1] = [("beginnings", 6891, LOST)];

@@ -505,13 +505,18 @@ impl Membership {
 
     /// The generation of an owner's newest start here, this writer excepted. 0 if there is none.
     pub(crate) fn newest_start(&self, owner: &Owner) -> u64 {
+        self.other_starts(owner).max().unwrap_or(0)
+    }
+
+    /// The generations of an owner's starts here, this writer excepted. Of those that were forgotten, only the
+    /// newest one.
+    pub(crate) fn other_starts(&self, owner: &Owner) -> impl Iterator<Item = u64> {
         let others = self.incarnations(owner).filter(|number| *number != OWN);
         let writer_states =
             others.filter_map(|number| self.table.writer_states[number as usize].announce.as_ref());
-        let known = writer_states
+        writer_states
             .map(|it| it.generation)
-            .chain(self.gone(owner));
-        known.max().unwrap_or(0)
+            .chain(self.gone(owner))
     }
 
     /// Whether a writer is a member's incarnation whose place is not certain here.

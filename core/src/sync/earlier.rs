@@ -34,6 +34,15 @@ pub(super) struct End {
     last: Option<Last>,
 }
 
+/// The starts of this replica's owner that are no news, by their generations.
+#[derive(Clone)]
+pub(super) struct Starts {
+    /// The newest one that the store had, or that has shown the store to be an old copy.
+    newest: u64,
+    /// Those of this process.
+    own: Vec<u64>,
+}
+
 impl SyncMachine {
     /// The links to members, because only members decide what counts. If none is known to lead to a member,
     /// all links.
@@ -213,20 +222,26 @@ impl SyncMachine {
     }
 
     /// Records which starts of the owner this replica has received. A start that is later than the store's,
-    /// and not of this process, shows that the store was an old copy.
+    /// and not of this process, shows that the store was an old copy. It may be older than this process's own
+    /// start, because a process also announces itself if it can't catch up.
     pub(super) fn note_starts(&mut self, replica: &mut Replica) {
         let Some(owner) = self.config.owner.filter(|_| GUESTS) else {
             return;
         };
-        let others = replica.membership.newest_start(&owner);
-        let newest = self.guests.newest.unwrap_or(others);
-        if others > newest {
+        let own = replica.members().incarnation(&replica.writer());
+        let own = own.map(|it| it.1);
+        let mut starts = self.guests.starts.clone().unwrap_or_else(|| Starts {
+            newest: replica.membership.newest_start(&owner),
+            own: Vec::new(),
+        });
+        let others = replica.membership.other_starts(&owner);
+        let others = others.filter(|it| *it > starts.newest && !starts.own.contains(it));
+        if let Some(newest) = others.max() {
+            starts.newest = newest;
             replica.rejoin.doubt_earlier();
         }
-        let own = replica.members().incarnation(&replica.writer());
-        let own = own.map_or(0, |it| it.1);
-        let newest = newest.max(others).max(own);
-        self.guests.update(|it| it.newest = Some(newest));
+        starts.own.extend(own.filter(|it| !starts.own.contains(it)));
+        self.guests.update(|it| it.starts = Some(starts));
     }
 
     /// Asks a peer to end an earlier writer, and how much of it counts.

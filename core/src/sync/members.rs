@@ -50,8 +50,8 @@ pub(super) struct Guests {
     pub(super) ends: Vec<End>,
     /// Whether it requested a writer id, to make the operations of these writers again.
     pub(super) resuming: bool,
-    /// The newest start of its owner that this process has received, if it has looked.
-    pub(super) newest: Option<u64>,
+    /// The starts of its owner, if this process has looked.
+    pub(super) starts: Option<super::earlier::Starts>,
     /// The writers of the same owner with their nonces, the last one last.
     pub(super) own: Vec<(WriterId, [u8; 16])>,
     /// When the machine may [hurry](SyncMachine::hurry) again.
@@ -73,7 +73,7 @@ impl Empty for Guests {
         doubled: false,
         ends: Vec::new(),
         resuming: false,
-        newest: None,
+        starts: None,
         own: Vec::new(),
         hurry_due: 0,
         copies: Vec::new(),
