@@ -3,17 +3,17 @@
 mod copies;
 mod duties;
 mod returns;
+mod starts;
 mod unsure;
 mod whole;
 
 use super::*;
 use crate::error::{AdmissionError, LinkError, MergeError, Missing};
 use crate::message::records::{Announce, MembershipRecord, Statement};
-use crate::optional::GuestPart;
 use crate::state::delta::{Delta, Entry};
 use crate::state::vector::VersionVector;
 use crate::sync::{Input, PeerHello, SyncConfig};
-use crate::{wire::Frame, writer_id::Space};
+use crate::{optional::GuestPart, wire::Frame, writer_id::Space};
 use alloc::{boxed::Box, vec};
 
 const OWNER: Owner = [1; 32];

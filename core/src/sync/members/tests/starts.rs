@@ -1,0 +1,77 @@
+//! What the starts of a member's owner show of its store.
+
+use super::returns::aside;
+use super::*;
+use crate::message::journal::EarlierWriter;
+
+/// A member's start from a store that has the first of its owner's two starts, and a transaction of an earlier
+/// writer. Also the state of a replica that knows both starts, whose generations are 5 and 7.
+fn from_an_old_copy() -> (End, Replica) {
+    let mut home = End::member().replica;
+    home.members_mut().force(&[OWNER, OTHER]).unwrap();
+    let mut end = End::of(Replica::new(Space::default(), id(9)));
+    for generation in [5, 7] {
+        let mut start = Replica::new(Space::default(), id(generation as u8));
+        start.merge(&full(&home)).unwrap();
+        announce(&mut start, generation);
+        home.merge(&full(&start)).unwrap();
+        if generation == 5 {
+            end.replica.merge(&full(&home)).unwrap();
+        }
+    }
+    let mut kept = aside(None, 0);
+    kept.stored = true;
+    end.replica.rejoin.keep_earlier(kept);
+    (end, home)
+}
+
+fn announce(replica: &mut Replica, unix_ms: u64) {
+    let members = &mut replica.members_mut();
+    members.announce(&OTHER, &[0; 16], unix_ms).unwrap();
+}
+
+fn is_doubtful(end: &End) -> bool {
+    end.replica.rejoin.earlier()[0].doubtful
+}
+
+/// The process may end right after it has stored the later start, and before it does its duties. The next process
+/// finds that start in the store, where it is no news.
+#[test]
+fn the_input_that_brings_a_later_start_brings_the_doubt() {
+    let (mut end, home) = from_an_old_copy();
+    let link = end.link(1, home.writer());
+    let mut stored = end.replica.mark();
+    let frame = Frame {
+        space: Space::default(),
+        body: Body::Push(full(&home)),
+    };
+    assert!(!is_doubtful(&end));
+    let bytes = &frame.encode();
+    let input = Input::Frame { link, bytes };
+    end.sync.handle(end.now, &mut end.replica, input);
+    assert_eq!(end.replica.membership.newest_start(&OTHER), 7);
+    assert!(is_doubtful(&end));
+    // The store has it, too.
+    let record = end.replica.since(&mut stored).unwrap();
+    let doubtful = |it: &EarlierWriter| it.doubtful;
+    assert!(record.earlier.iter().any(doubtful));
+}
+
+/// A process that can't catch up announces itself under a later generation than that of the start which shows that
+/// its store was an old copy.
+#[test]
+fn a_start_before_the_own_one_may_be_later_than_the_store() {
+    let (mut end, home) = from_an_old_copy();
+    end.sync.note_starts(&mut end.replica);
+    announce(&mut end.replica, 9);
+    end.sync.note_starts(&mut end.replica);
+    assert!(!is_doubtful(&end));
+    // It missed what was collected, and begins again from a member's state.
+    let begun = end
+        .replica
+        .rejoin_mut()
+        .begin_again(id(8), &full(&home), &mut |_| ());
+    begun.unwrap();
+    end.sync.note_starts(&mut end.replica);
+    assert!(is_doubtful(&end));
+}
