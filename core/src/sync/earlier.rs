@@ -230,18 +230,22 @@ impl SyncMachine {
         };
         let own = replica.members().incarnation(&replica.writer());
         let own = own.map(|it| it.1);
-        let mut starts = self.guests.starts.clone().unwrap_or_else(|| Starts {
-            newest: replica.membership.newest_start(&owner),
-            own: Vec::new(),
+        let membership = &replica.membership;
+        let later = self.guests.update(|guests| {
+            let starts = guests.starts.get_or_insert_with(|| Starts {
+                newest: membership.newest_start(&owner),
+                own: Vec::new(),
+            });
+            let others = membership.other_starts(&owner);
+            let news = others.filter(|it| *it > starts.newest && !starts.own.contains(it));
+            let later = news.max();
+            starts.newest = later.unwrap_or(starts.newest);
+            starts.own.extend(own.filter(|it| !starts.own.contains(it)));
+            later
         });
-        let others = replica.membership.other_starts(&owner);
-        let others = others.filter(|it| *it > starts.newest && !starts.own.contains(it));
-        if let Some(newest) = others.max() {
-            starts.newest = newest;
+        if later.flatten().is_some() {
             replica.rejoin.doubt_earlier();
         }
-        starts.own.extend(own.filter(|it| !starts.own.contains(it)));
-        self.guests.update(|it| it.starts = Some(starts));
     }
 
     /// Asks a peer to end an earlier writer, and how much of it counts.
