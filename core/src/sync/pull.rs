@@ -504,8 +504,12 @@ impl SyncMachine {
         let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {
-                let rests = !matches!(error.kind(), ErrorKind::NotCovered | ErrorKind::Unsure);
+                let kind = error.kind();
+                let rests = !matches!(kind, ErrorKind::NotCovered | ErrorKind::Unsure);
                 self.not_merged(now, replica, Some(link), last, live, error)?;
+                if MEMBERS && kind == ErrorKind::Stranger && self.are_both_early(replica, link) {
+                    self.is_level(link);
+                }
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {
                     // The peer would send the same again at once.
                     peer.rests = rests;

@@ -234,6 +234,10 @@ fn two_of_five_are_dead_and_the_others_restart() {
         end(&mut nodes[at], End::Told);
     }
     start_again(&mut nodes, &[2, 4, 0], &[1, 3]);
+    // None of them has announced itself yet.
+    for at in [2, 4, 0] {
+        nodes[at].add("early", 1);
+    }
     let begun = Instant::now();
     writes(&nodes[4], "written");
     soon(

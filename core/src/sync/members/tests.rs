@@ -118,6 +118,25 @@ impl End {
         (sent.collect(), renewed)
     }
 
+    /// The frames sent since the last look, encoded.
+    fn frames(&mut self) -> Vec<Vec<u8>> {
+        let sent = self
+            .outputs()
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::Send { bytes, .. } => Some(bytes),
+                _ => None,
+            });
+        sent.collect()
+    }
+
+    fn deliver(&mut self, link: Link, frames: Vec<Vec<u8>>) {
+        for bytes in &frames {
+            let input = Input::Frame { link, bytes };
+            self.sync.handle(self.now, &mut self.replica, input);
+        }
+    }
+
     /// Whose end was told since the last look.
     fn told(&mut self) -> Vec<(Link, WriterId, Last)> {
         let sent = self.sent().0.into_iter();

@@ -136,13 +136,6 @@ fn a_copy_asks_as_a_guest() {
     assert_eq!(owners.collect::<Vec<_>>(), [None]);
 }
 
-fn deliver(end: &mut End, link: Link, frames: Vec<Vec<u8>>) {
-    for bytes in &frames {
-        let input = Input::Frame { link, bytes };
-        end.sync.handle(end.now, &mut end.replica, input);
-    }
-}
-
 /// Passes the frames of a copy and a member on. The copy gets the writer 201 if it asks for one. Before that, it
 /// sends nothing that it counted.
 fn pass(copy: &mut End, member: &mut End, link: Link) {
@@ -171,7 +164,7 @@ fn pass(copy: &mut End, member: &mut End, link: Link) {
                 let body = Frame::decode(bytes).unwrap().body;
                 assert!(!matches!(body, Body::Push(_) | Body::Delta(_)), "{body:?}");
             }
-            deliver(to, link, frames);
+            to.deliver(link, frames);
         }
     }
 }
@@ -189,14 +182,8 @@ fn a_copy_that_counted_before_its_first_link_begins_again_before_it_sends() {
             let input = Input::Connected { link, broadcast };
             end.sync.handle(0, &mut end.replica, input);
         }
-        let hello = member
-            .outputs()
-            .into_iter()
-            .find_map(|output| match output {
-                Output::Send { bytes, .. } => Some(bytes),
-                _ => None,
-            });
-        deliver(&mut copy, link, hello.into_iter().collect());
+        let hello = member.frames().into_iter().take(1);
+        copy.deliver(link, hello.collect());
         if is_late {
             copy.replica.add("likes", 5).unwrap();
             copy.sync.handle(0, &mut copy.replica, Input::Changed);

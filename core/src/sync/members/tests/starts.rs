@@ -75,3 +75,36 @@ fn a_start_before_the_own_one_may_be_later_than_the_store() {
     end.sync.note_starts(&mut end.replica);
     assert!(is_doubtful(&end));
 }
+
+/// Two of three members start at the same time, and one of them writes before it announces itself. No member
+/// could admit it, so what it has is not merged before.
+#[test]
+fn starts_that_have_written_do_not_wait_for_each_other() {
+    let owners = [OWNER, OTHER, [3; 32]];
+    let mut home = End::member().replica;
+    home.members_mut().force(&owners).unwrap();
+    let [mut one, mut other] = [9, 10].map(|byte| {
+        let mut replica = Replica::new(Space::default(), id(byte));
+        replica.merge(&full(&home)).unwrap();
+        End::of(replica)
+    });
+    other.sync.config.owner = Some(owners[2]);
+    other.replica.add("key", 1).unwrap();
+    let (link, broadcast) = (Link(1), false);
+    for end in [&mut one, &mut other] {
+        let input = Input::Connected { link, broadcast };
+        end.sync.handle(0, &mut end.replica, input);
+    }
+    one.sync.set_owner(link, owners[2]);
+    other.sync.set_owner(link, OTHER);
+    assert!(!one.sync.has_caught_up(&one.replica));
+    for _ in 0..10 {
+        let frames = other.frames();
+        one.deliver(link, frames);
+        let frames = one.frames();
+        other.deliver(link, frames);
+    }
+    assert_eq!(one.replica.value("key"), None);
+    assert!(one.sync.has_caught_up(&one.replica));
+    assert!(other.sync.has_caught_up(&other.replica));
+}
