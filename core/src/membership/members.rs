@@ -508,8 +508,8 @@ impl Membership {
         self.other_starts(owner).max().unwrap_or(0)
     }
 
-    /// The generations of an owner's starts here, this writer excepted. Of those that were forgotten, only the
-    /// newest one.
+    /// The generations of an owner's starts here, this writer excepted, and the newest one of those that were
+    /// forgotten.
     pub(crate) fn other_starts(&self, owner: &Owner) -> impl Iterator<Item = u64> {
         let others = self.incarnations(owner).filter(|number| *number != OWN);
         let writer_states =

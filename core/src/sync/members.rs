@@ -6,18 +6,18 @@
 //! [rejoins](crate::rejoin). It asks a member to end the writer, and waits until it is certain which
 //! transactions count. Then it merges the whole state, and makes the rest again.
 
+mod linked;
 mod rejoin;
 mod silent;
 
 use super::earlier::End;
 use super::scope::{ScopeChecks, WriterShares};
-use super::{Body, Link, Millis, Output, Session, SyncMachine};
+use super::{Body, Link, Millis, Output, SyncMachine};
 use crate::error::{AdmissionError, Error, ErrorKind, detail};
 use crate::message::Message;
 use crate::message::records::{Configuration, Intro, Owner};
 use crate::optional::{Empty, GUESTS, MEMBERS, Optional};
 use crate::replica::{Mark, Replica};
-use crate::sort::sort;
 use crate::wire::Last;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -181,67 +181,6 @@ impl SyncMachine {
         if let Some(peer) = self.peer_mut(link) {
             peer.owner.set(Some(owner));
         }
-    }
-
-    /// Whether this replica has caught up with all linked members since their links opened or it began again.
-    /// These members and itself must be a majority. A member whose start has not announced itself yet counts
-    /// if its link has [its owner](SyncMachine::set_owner). So members that start together wait for nobody
-    /// else, and not [for each other](SyncMachine::are_both_early) if they have written.
-    ///
-    /// A replica that begins from its store should wait for this before it
-    /// [announces](crate::MembersMut::announce) itself. Its store may be an old copy, and each other member
-    /// may have dropped something that it lacks.
-    pub fn has_caught_up(&self, replica: &Replica) -> bool {
-        let Some(members) = replica.members().configuration() else {
-            return true;
-        };
-        let linked = self.linked_members(replica);
-        linked.iter().all(|it| it.1) && 2 * (linked.len() + 1) > members.members.len()
-    }
-
-    /// The owner of a link's peer, if the peer is a member's start that need not have announced itself. A copy of a
-    /// member's data is no start of the member.
-    fn beginning_at(&self, replica: &Replica, peer: &Session) -> Option<Owner> {
-        let members = replica.members().configuration()?;
-        let owner = peer.owner.filter(|_| !peer.is_copy())?;
-        let is_other = self.config.owner != Some(owner);
-        (is_other && members.has(&owner)).then_some(owner)
-    }
-
-    /// Whether this replica and a link's peer both are members' starts that have not announced themselves. Neither
-    /// merges what the other has while the other has written something. So neither waits for the other.
-    pub(super) fn are_both_early(&self, replica: &Replica, link: Link) -> bool {
-        let peer = self.peer(link).filter(|_| self.is_early(replica));
-        let begins = peer.is_some_and(|peer| self.beginning_at(replica, peer).is_some());
-        let writer = self.writer_of(link);
-        begins && writer.is_some_and(|it| !replica.members().is_counted_member(&it))
-    }
-
-    /// The other members that links lead to, ascending, each with whether this replica has caught up with it.
-    fn linked_members(&self, replica: &Replica) -> Vec<(Owner, bool)> {
-        let mut linked: Vec<(Owner, bool)> = Vec::new();
-        for peer in self.open_sessions() {
-            let writer = self.writer_of(peer.link);
-            let writer = writer.filter(|writer| replica.members().is_counted_member(writer));
-            let counted = writer.and_then(|it| replica.members().incarnation(&it));
-            let begins = || self.beginning_at(replica, peer);
-            if let Some(owner) = counted.map(|it| it.0).or_else(begins) {
-                linked.push((owner, peer.level));
-            }
-        }
-        sort(&mut linked);
-        linked.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            kept.1 &= next.1 || !same;
-            same
-        });
-        linked
-    }
-
-    /// How many other members links lead to.
-    #[cfg(feature = "members")]
-    pub fn linked_member_count(&self, replica: &Replica) -> usize {
-        self.linked_members(replica).len()
     }
 
     /// Admits a peer that has written nothing yet, unless it is a reader.

@@ -655,27 +655,6 @@ fn second() -> [Replica; 3] {
     [early, new, known]
 }
 
-/// A member that may have been judged as a guest checks this by itself.
-#[test]
-fn a_member_does_not_believe_that_it_has_to_come_back() {
-    let [early, new, known] = second();
-    for (replica, upto, believes) in [
-        (End::guest().replica, 0, true),
-        (early, 0, false),
-        (new.clone(), 0, false),
-        (new, 1, true),
-        (known.clone(), 0, false),
-        (known, 1, false),
-    ] {
-        let mut end = End::of(replica);
-        let link = end.link(1, id(1));
-        let own = end.replica.writer();
-        let End { replica, sync, .. } = &mut end;
-        sync.ended(0, replica, link, (own, Last::Unsure(upto)));
-        assert_eq!(end.sync.guests.coming_back.is_some(), believes, "{upto}");
-    }
-}
-
 #[test]
 fn who_was_perhaps_taken_in_does_not_believe_that_nothing_of_it_counts() {
     for (published, upto, admitted, last) in [
