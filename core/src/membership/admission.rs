@@ -241,15 +241,6 @@ impl Membership {
         Ok(Some(live))
     }
 
-    /// Whether a message's sender is unknown here, and no incarnation of a member.
-    pub(crate) fn is_unknown(&self, state: &State, message: &Message, live: &WriterId) -> bool {
-        let announces = |record: &MembershipRecord| {
-            let writer = &message.delta.writers[record.writer as usize].writer;
-            writer == live && matches!(record.statement, Statement::Announce(_))
-        };
-        state.number_of(live).is_none() && !message.records().iter().any(announces)
-    }
-
     /// Whether this replica is a member, and a message's sender is no member's incarnation. Neither the table
     /// here nor the message says that it is one.
     ///
@@ -445,8 +436,7 @@ impl Membership {
             }
             .into());
         }
-        let from_unknown =
-            GUESTS && live.is_some_and(|live| self.is_unknown(state, message, &live));
+        let unheard = GUESTS && live.is_some_and(|live| self.is_unheard(state, message, &live));
         if GUESTS && self.table.writer_states[OWN as usize].leave.is_some() {
             return Err(AdmissionError::Retired.into()); // no member waits for this replica any more
         }
@@ -500,7 +490,7 @@ impl Membership {
                         return Err(AdmissionError::Behind.into()); // the sender builds on transactions that do not count
                     }
                     // No member waited for this sender before all agreed on the dead writer's last clock.
-                    let unheard = from_unknown && fence.is_some();
+                    let unheard = unheard && fence.is_some();
                     if entry.hi > held && (unheard || from_guest && self.has_buried(number)) {
                         return Err(AdmissionError::Behind.into());
                     }

@@ -11,7 +11,9 @@ use crate::indexed_state::State;
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::Message;
-use crate::message::records::{Admit, HEARD, Owner, SUCCESSORS_MAX, Statement, of};
+use crate::message::records::{
+    Admit, HEARD, MembershipRecord, Owner, SUCCESSORS_MAX, Statement, of,
+};
 use crate::optional::Optional;
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
@@ -38,6 +40,22 @@ impl Membership {
             true => Err(AdmissionError::Behind.into()),
             false => Ok(()),
         }
+    }
+
+    /// Whether a message's sender is unknown here, and no incarnation of a member.
+    pub(crate) fn is_unknown(&self, state: &State, message: &Message, live: &WriterId) -> bool {
+        let announces = |record: &MembershipRecord| {
+            let writer = &message.delta.writers[record.writer as usize].writer;
+            writer == live && matches!(record.statement, Statement::Announce(_))
+        };
+        state.number_of(live).is_none() && !message.records().iter().any(announces)
+    }
+
+    /// Whether no member waited for a message's sender. Until a member's start announces itself, this is so for all
+    /// senders but members: the start before counts, which may have acknowledged a fence.
+    pub(crate) fn is_unheard(&self, state: &State, message: &Message, live: &WriterId) -> bool {
+        self.is_unknown(state, message, live)
+            || self.is_early() && !self.is_from_member(state, message, live)
     }
 
     /// Admits a writer that has requested it and has made no transaction yet. The members wait for it from

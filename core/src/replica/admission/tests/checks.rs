@@ -169,6 +169,10 @@ fn nothing_new_of_a_dead_writer_is_taken_from_whom_nobody_waited_for() {
     learn(&mut tab, 2, fence(1, 9));
     learn(&mut tab, 0, ack(9, &[(1, 9)]));
     judged(&tab, 2, &news[..1], &[], Ok(()));
+    // The start before may have acknowledged it.
+    tab.membership.note_early(true);
+    judged(&tab, 2, &news[..1], &[], behind());
+    judged(&tab, 1, &news[..1], &[], Ok(()));
     // Nor is it waited for until a member tells of it.
     let mut unheard = member();
     let (three, first) = (
