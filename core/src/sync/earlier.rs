@@ -225,7 +225,9 @@ impl SyncMachine {
     /// and not of this process, shows that the store was an old copy. It may be older than this process's own
     /// start, because a process also announces itself if it can't catch up.
     pub(super) fn note_starts(&mut self, replica: &mut Replica) {
-        let Some(owner) = self.config.owner.filter(|_| GUESTS) else {
+        // A page begins no member from a store.
+        let owner = self.config.owner.filter(|_| !cfg!(target_family = "wasm"));
+        let Some(owner) = owner.filter(|_| GUESTS) else {
             return;
         };
         let own = replica.members().incarnation(&replica.writer());

@@ -507,7 +507,7 @@ impl SyncMachine {
                 let kind = error.kind();
                 let rests = !matches!(kind, ErrorKind::NotCovered | ErrorKind::Unsure);
                 self.not_merged(now, replica, Some(link), last, live, error)?;
-                if MEMBERS && kind == ErrorKind::Stranger && self.are_both_early(replica, link) {
+                if kind == ErrorKind::Stranger && self.are_both_early(replica, link) {
                     self.is_level(link);
                 }
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.link == link) {

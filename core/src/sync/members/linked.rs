@@ -1,6 +1,7 @@
 //! The other members that links lead to, and when this replica has caught up with them.
 
 use crate::message::records::Owner;
+use crate::optional::MEMBERS;
 use crate::replica::Replica;
 use crate::sort::sort;
 use crate::sync::{Link, Session, SyncMachine};
@@ -35,6 +36,9 @@ impl SyncMachine {
     /// Whether this replica and a link's peer both are members' starts that have not announced themselves. Neither
     /// merges what the other has while the other has written something. So neither waits for the other.
     pub(in crate::sync) fn are_both_early(&self, replica: &Replica, link: Link) -> bool {
+        if !MEMBERS || cfg!(target_family = "wasm") {
+            return false; // a page does not start again as a member
+        }
         let peer = self.peer(link).filter(|_| self.is_early(replica));
         let begins = peer.is_some_and(|peer| self.beginning_at(replica, peer).is_some());
         let writer = self.writer_of(link);
