@@ -1,4 +1,4 @@
-//! What the starts of a member's owner show of its store.
+//! Starts of members: the evidence of an older store, and two starts at the same time.
 
 use super::returns::aside;
 use super::*;
