@@ -82,6 +82,21 @@ impl Membership {
         }
     }
 
+    /// Closes the gaps of writers that have none by a record of the own store. The gap may have been closed in
+    /// parts, and a record can't say how far a part went.
+    pub(crate) fn close_stored_gaps(&mut self, state: &State, record: &Message) {
+        if !MEMBERS || !record.is_closed() || record.without_keys {
+            return;
+        }
+        for (at, entry) in record.delta.writers.iter().enumerate() {
+            if let Some(writer) = state.number_of(&entry.writer)
+                && !record.key_gaps.contains(&(at as u32))
+            {
+                self.table.update(|it| it.stop_holding_back(writer));
+            }
+        }
+    }
+
     /// The key gaps here: each writer with the clock up to which its keys are known, ascending by number.
     #[cfg(feature = "members")]
     pub(crate) fn key_gaps(&self) -> &[(u32, u64)] {

@@ -46,6 +46,7 @@ impl Replica {
         self.conclude(message, &forgotten, found);
         if GUESTS {
             self.idempotency.drop_due(&self.state);
+            self.membership.close_stored_gaps(&self.state, message);
             self.membership
                 .merge_memory(&self.state, message, message.gaps == Some(true));
             for earlier in message.earlier.iter() {

@@ -138,6 +138,33 @@ fn a_peer_that_holds_the_same_is_asked_for_keys_alone() {
     }
 }
 
+/// A gap may begin before what the peer has collected. Then only the peer's whole state would close it.
+#[test]
+fn a_start_asks_for_missing_keys_once_it_has_announced_itself() {
+    let owners = [[1; 32], [2; 32]];
+    let mut member = replica(1);
+    member.members_mut().found(&owners[0], &[1; 16], 1).unwrap();
+    member.members_mut().force(&owners).unwrap();
+    let mut end = End::new();
+    end.sync.config.owner = Some(owners[1]);
+    end.replica.merge(&full(&member)).unwrap();
+    member.add("key", 1).unwrap();
+    let by_page = member.delta(&end.replica.vector()).without_keys();
+    end.replica.merge(&by_page).unwrap();
+    let (with_keys, all) = (end.replica.keyed().vector(), end.replica.vector());
+    assert_ne!(with_keys, all);
+    let link = end.link_to(2, true);
+    let asks = |end: &End| end.sync.vector_for(&end.replica, link, &[]);
+    assert_eq!(asks(&end), all);
+    assert_eq!(differs(&mut end, link, 0).pulls, []);
+    let mut members = end.replica.members_mut();
+    members.announce(&owners[1], &[0; 16], 5).unwrap();
+    let announced = end.replica.vector();
+    assert_ne!(asks(&end), announced);
+    assert_eq!(asks(&end).get(&id(1)), with_keys.get(&id(1)));
+    assert_eq!(differs(&mut end, link, 0).pulls.len(), 1);
+}
+
 #[test]
 fn a_writer_whose_contents_differ_is_pulled_whole_and_told() {
     for (why, answers) in [(Why::Ask, true), (Why::Answer, false), (Why::Forked, true)] {

@@ -30,3 +30,34 @@ fn missing_keys_are_given_up_when_all_have_answered_and_not_before() {
     }
     assert!(!two.keyed().has_gaps());
 }
+
+/// The record of the last part begins where the part before it ended, and no record says where that was.
+#[test]
+fn keys_that_came_in_parts_are_all_known_after_a_restart() {
+    let [mut one, mut two] = members();
+    tell(&one, &mut two);
+    let mut mark = crate::Mark::default();
+    let mut records = vec![two.since(&mut mark).unwrap()];
+    add(&mut one, "a", 5);
+    let part = one.clone();
+    add(&mut one, "b", 7);
+    tell_by_page(&one, &mut two);
+    for (from, lacks) in [(&two.clone(), true), (&part, true), (&one, false)] {
+        tell(from, &mut two);
+        assert_eq!(two.keyed().has_gaps(), lacks);
+        let record = two.since(&mut mark).unwrap();
+        records.push(Message::decode_stored(&record.encode_stored()).unwrap());
+    }
+    let mut again = Replica::new(two.space().clone(), WriterId::from_bytes([77; 16]));
+    for record in &records {
+        again.restore(record).unwrap();
+    }
+    assert!(!again.keyed().has_gaps());
+    assert_eq!(again.keyed().vector(), two.keyed().vector());
+    for key in ["a", "b"] {
+        assert_eq!(
+            again.keyed().lookup(&once(key)),
+            two.keyed().lookup(&once(key))
+        );
+    }
+}
