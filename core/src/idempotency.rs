@@ -14,6 +14,7 @@
 //! | `log` | the remembered transactions ([`Instance`]), by key and in their order |
 //! | `keyed` | what is remembered, sent, received, stable, and dropped |
 //! | `withdrawal` | the search for duplicates, and their withdrawal |
+//! | `lifetimes` | since when slots have their present lifetimes |
 //! | `gaps` | keys that are missing here, and when a member gives them up |
 //! | `shares` | which caller loses its oldest key when room runs out |
 //! | `view` | the log as a caller reads and bounds it |
@@ -92,6 +93,8 @@ mod gaps;
 #[cfg(feature = "members")]
 pub(crate) mod keyed;
 #[cfg(feature = "members")]
+pub(crate) mod lifetimes;
+#[cfg(feature = "members")]
 pub(crate) mod log;
 #[cfg(not(feature = "members"))]
 mod none;
@@ -154,7 +157,7 @@ const _: () = {
     // Withdrawals, and forgetting.
     let _: fn(&mut Log, &mut State, &mut Membership, Withdrawn<'_>) -> Result<bool, Error> =
         Log::withdraw;
-    let _: fn(&mut Log, &[Slot], &[Slot]) = Log::note_new_lifetimes;
+    let _: fn(&mut Log, &str, &[Slot], &[Slot]) = Log::note_new_lifetimes;
     let _: fn(&mut Log, &Membership) = Log::note_unwatched;
     let _: fn(&mut Log, &State) = Log::note_withdrawn;
     let _: fn(&mut Log, &State) = Log::drop_due;

@@ -29,28 +29,11 @@
 //! has dropped them from its journal and replays nothing. A member that may have to rejoin is not a safe
 //! place for such transactions yet. Members take this into account for their own transactions, and guests do
 //! not. A replica that counted before there were members loses its transactions in the same way.
-//!
-//! **An operation counts twice** ([`TWICE`]). A member starts from a backup. Before it has caught up, clients
-//! request two keys that it had before. It makes both operations again. The others receive them with their
-//! keys, and the new transactions have the lesser writer id. So the first ones are the duplicates, and they are
-//! withdrawn at no member.
-//!
-//! In one seed, key 35 has the clock 51 of its first writer, which is collected up to 69. `new_lifetimes` in
-//! `core/src/idempotency/log.rs` has one clock for all counters of a writer. A slot of that writer was
-//! collected, and raised it to 69. So the maker of the first transaction, whose `Instance::watched`
-//! is true, is not sure that the slot of `key:35` has its old lifetime. `State::withdraw` does nothing then,
-//! and the log marks the duplicate as withdrawn. Another member has no `watched` for it, and does nothing
-//! either. The duplicate of key 37, of clock 66, meets the same. It is not known which slot was collected.
-//!
-//! The direction, not tried: record new lifetimes by writer and counter, and mark as withdrawn only what was
-//! withdrawn or is void.
 
 /// A reader stays apart.
 pub const APART: &str = "a reader stays apart";
 /// A member loses the transactions that a guest, or a replica that is not a member yet, sent to it.
 pub const LOST: &str = "what a guest handed to a member is lost";
-/// An operation counts twice.
-pub const TWICE: &str = "an operation counts twice";
 
 /// Scenario, seed and fault.
 pub const OPEN: [(&str, u64, &str); 1] = [("beginnings", 6891, LOST)];

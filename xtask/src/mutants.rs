@@ -26,10 +26,11 @@ use report::{Found, Outcome};
 
 /// The files with merge, cancel, retirement, clocks and transfers. A surviving mutant in them must be
 /// explained.
-const FILES: [&str; 61] = [
+const FILES: [&str; 62] = [
     "core/src/forks.rs",
     "core/src/idempotency/gaps.rs",
     "core/src/idempotency/keyed.rs",
+    "core/src/idempotency/lifetimes.rs",
     "core/src/idempotency/log.rs",
     "core/src/idempotency/withdrawal.rs",
     "core/src/membership/admission.rs",

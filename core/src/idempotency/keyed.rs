@@ -4,6 +4,7 @@
 //! replica knows a writer's keys up to the writer's clock, unless a guest passed the transaction on
 //! ([gaps](super::gaps)).
 
+use super::lifetimes::NewLifetimes;
 use super::log::IdempotencyLog;
 use crate::error::Error;
 use crate::idempotency::log::{ABSORBED, UNSURE};
@@ -320,7 +321,7 @@ impl IdempotencyLog {
             self.detach_keys_of(members, gone);
         }
         members.drop_gaps_of(is_gone);
-        self.new_lifetimes.retain(|writer, _| !is_gone(*writer));
+        self.new_lifetimes.forget(is_gone);
         if let Some((_, asked)) = &mut self.asked {
             asked.retain(|it| !is_gone(it.0));
         }
@@ -332,7 +333,7 @@ impl IdempotencyLog {
         self.renumber(&writers, UNSURE);
         self.due.clear();
         members.drop_gaps();
-        self.new_lifetimes.clear();
+        self.new_lifetimes = NewLifetimes::default();
         self.asked = None;
     }
 
@@ -451,9 +452,8 @@ impl IdempotencyLog {
                 asked.collect::<alloc::collections::BTreeMap<_, _>>(),
             )
         });
-        let new_lifetimes: alloc::collections::BTreeMap<_, u64> =
-            new_lifetimes.iter().map(|it| (id(*it.0), *it.1)).collect();
-        alloc::format!("{instances:?} {key_gaps:?} {new_lifetimes:?} {asked:?}")
+        let new_lifetimes = new_lifetimes.text(id);
+        alloc::format!("{instances:?} {key_gaps:?} {new_lifetimes} {asked:?}")
     }
 
     /// Number of keyed operations in the log.

@@ -1,5 +1,6 @@
 //! The log itself: the stored transactions, by key and in the order in which they arrived.
 
+use super::lifetimes::NewLifetimes;
 use super::shares::{Asker, Group, Room, Shares};
 use crate::error::{Error, ScopeError};
 use crate::once::Once;
@@ -52,9 +53,8 @@ pub(crate) struct IdempotencyLog {
     pub(super) due: Vec<[u8; 16]>,
     /// The places of the operations in the message that is being merged.
     pub(super) told: BTreeSet<u64>,
-    /// For each writer: the clock from which on its slots have their present lifetimes. Earlier begins and
-    /// ends of lifetimes are forgotten.
-    pub(super) new_lifetimes: BTreeMap<u32, u64>,
+    /// Since when slots have their present lifetimes. Earlier begins and ends of lifetimes are forgotten.
+    pub(super) new_lifetimes: NewLifetimes,
     /// The own transaction that asks for more keys of writers that are over, and the clocks up to which these
     /// writers' keys were known then.
     pub(super) asked: Option<(u64, Vec<(u32, u64)>)>,
@@ -213,7 +213,7 @@ impl IdempotencyLog {
         &mut self.instances
     }
 
-    pub(crate) fn new_lifetimes(&mut self) -> &mut BTreeMap<u32, u64> {
+    pub(crate) fn new_lifetimes(&mut self) -> &mut NewLifetimes {
         &mut self.new_lifetimes
     }
 

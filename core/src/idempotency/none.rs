@@ -93,7 +93,7 @@ impl IdempotencyLog {
         false
     }
 
-    pub(crate) fn note_new_lifetimes(&mut self, _: &[Slot], _: &[Slot]) {}
+    pub(crate) fn note_new_lifetimes(&mut self, _: &str, _: &[Slot], _: &[Slot]) {}
 
     pub(crate) fn note_unwatched(&mut self, _: &Membership) {}
 

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 impl IdempotencyLog {
     /// Records what was collected of one counter: where slots began another lifetime, and where they ended.
-    pub(crate) fn note_new_lifetimes(&mut self, before: &[Slot], slots: &[Slot]) {
+    pub(crate) fn note_new_lifetimes(&mut self, key: &str, before: &[Slot], slots: &[Slot]) {
         for old in before {
             let writer = old.writer();
             let new = counter::find(slots, writer).ok().map(|at| &slots[at]);
@@ -28,8 +28,7 @@ impl IdempotencyLog {
                 None => old.row.clock + 1,
             };
             if self.of_writer.contains_key(&writer) {
-                let new_lifetimes = self.new_lifetimes.entry(writer).or_default();
-                *new_lifetimes = upto.max(*new_lifetimes);
+                self.new_lifetimes.note(writer, key, upto);
             }
         }
     }
@@ -68,12 +67,13 @@ impl IdempotencyLog {
             for place in self.duplicates(state, &key) {
                 let instance = self.at(place);
                 let (writer, at) = (instance.writer, instance.clock);
-                let new_lifetimes = self.new_lifetimes.get(&writer).copied().unwrap_or(0);
-                let sure =
-                    instance.watched && at >= new_lifetimes || at > members.collected_upto(writer);
+                let watched = instance.watched;
+                let uncollected = at > members.collected_upto(writer);
                 let adds = decode_adds(&instance.adds);
                 self.mark_withdrawn(place);
                 for add in adds {
+                    let began = self.new_lifetimes.of(writer, &add.key);
+                    let sure = watched && at >= began || uncollected;
                     if let Some(key_id) = self.withdraw_add(state, clock, (writer, at), &add, sure)
                     {
                         withdrawn(key_id, (state.id(writer), at));

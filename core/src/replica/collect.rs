@@ -56,8 +56,9 @@ impl Replica {
                 let before = self.idempotency.has_keyed().then(|| slots.clone());
                 if sweep(&mut slots, self.state.ids(), &stable, &mut waits) {
                     changed = true;
-                    self.idempotency
-                        .note_new_lifetimes(&before.unwrap_or_default(), &slots);
+                    if let Some((before, key)) = before.zip(self.state.keys().get(key_id)) {
+                        self.idempotency.note_new_lifetimes(key, &before, &slots);
+                    }
                     counter::normalize(&mut slots);
                     self.state
                         .note_dropped(u64::from(MEMBERS && slots.is_empty()));

@@ -142,10 +142,11 @@ fn what_is_known_of_writers_stays_when_others_are_forgotten() {
         crate::WriterId::from_bytes([1; 16]),
     );
     let log = &mut one.idempotency;
-    log.new_lifetimes = [(1, 5), (2, 6)].into();
+    log.new_lifetimes = NewLifetimes::one(1, "n", 5);
+    log.new_lifetimes.note(2, "n", 6);
     log.asked = Some((9, vec![(1, 5), (2, 6)]));
     log.forget_keyed(&mut one.membership, &[1]);
-    assert_eq!(log.new_lifetimes, [(2, 6)].into());
+    assert_eq!(log.new_lifetimes, NewLifetimes::one(2, "n", 6));
     assert_eq!(log.asked, Some((9, vec![(2, 6)])));
 }
 

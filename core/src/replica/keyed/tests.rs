@@ -637,7 +637,7 @@ fn replicas_that_remember_something_else_are_told_apart() {
         |it| it.at_mut(0).unwrap().clock += 1,
         |it| it.at_mut(0).unwrap().watched = false,
         |it| it.at_mut(0).unwrap().withdrawn = true,
-        |it| *it.new_lifetimes() = [(OWN, 1)].into(),
+        |it| it.new_lifetimes().note(OWN, "n", 1),
         |it| *it.asked_mut() = Some((1, vec![(OWN, 1)])),
     ];
     let text = crate::explore::local_text(&one);

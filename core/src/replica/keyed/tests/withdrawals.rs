@@ -3,13 +3,13 @@
 
 use super::*;
 use crate::idempotency::Instance;
+use crate::idempotency::lifetimes::NewLifetimes;
 use crate::optional::Optional;
 use crate::state::counter;
 use crate::state::page::{OWN, Row};
 use crate::state::slot::{Extra, Slot, Stamp, Withdrawal};
 use crate::{KeyStatus, Mark, Replica, WriterId};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -151,26 +151,57 @@ fn where_a_lifetime_began_and_ended_is_noted_when_that_is_forgotten() {
     let new_lifetimes = |known: &[(u32, u64)], before: &[Slot], slots: &[Slot]| {
         let [mut one, ..] = space();
         one.idempotency.count(1, 3);
-        *one.idempotency.new_lifetimes() = known.iter().copied().collect();
-        one.idempotency.note_new_lifetimes(before, slots);
+        for (writer, clock) in known {
+            one.idempotency.new_lifetimes().note(*writer, "n", *clock);
+        }
+        one.idempotency.note_new_lifetimes("n", before, slots);
         one.idempotency.new_lifetimes().clone()
     };
-    let noted = |upto| BTreeMap::from([(1, upto)]);
+    let noted = |upto| NewLifetimes::one(1, "n", upto);
     assert_eq!(new_lifetimes(&[], &[slot(5)], &[slot(0)]), noted(5));
     // Nothing is left of one that has ended, its last add included.
     assert_eq!(new_lifetimes(&[], &[slot(5)], &[]), noted(10));
     assert_eq!(new_lifetimes(&[(1, 7)], &[slot(5)], &[slot(0)]), noted(7));
     assert_eq!(new_lifetimes(&[(1, 7)], &[slot(8)], &[slot(0)]), noted(8));
     // A slot that still has the begin shows itself which adds are its own.
-    assert_eq!(new_lifetimes(&[], &[slot(5)], &[slot(5)]), BTreeMap::new());
-    assert_eq!(new_lifetimes(&[], &[slot(0)], &[slot(0)]), BTreeMap::new());
+    assert_eq!(
+        new_lifetimes(&[], &[slot(5)], &[slot(5)]),
+        NewLifetimes::default()
+    );
+    assert_eq!(
+        new_lifetimes(&[], &[slot(0)], &[slot(0)]),
+        NewLifetimes::default()
+    );
     let [mut one, ..] = space();
-    one.idempotency.note_new_lifetimes(&[slot(5)], &[]);
+    one.idempotency.note_new_lifetimes("n", &[slot(5)], &[]);
     assert_eq!(
         *one.idempotency.new_lifetimes(),
-        BTreeMap::new(),
+        NewLifetimes::default(),
         "it made none"
     );
+}
+
+/// The end of a slot in one counter says nothing about the writer's slot in another one.
+#[test]
+fn a_lifetime_of_another_counter_hinders_no_withdrawal() {
+    for (key, left) in [("other", 5), ("n", 10)] {
+        let [mut one, mut two] = members();
+        add(&mut one, "a", 5);
+        add(&mut two, "a", 5);
+        let (writer, at) = dot(&two);
+        let number = one.membership.number(&mut one.state, writer);
+        pass(&two, &mut one);
+        let row = Row {
+            clock: at,
+            total: 1,
+        };
+        let ended = Slot::new(number, row, None);
+        one.idempotency.note_new_lifetimes(key, &[ended], &[]);
+        stable(&mut one, number, at);
+        let made = withdrawn(&mut one);
+        assert_eq!(made.len(), usize::from(left == 5), "{key}");
+        assert_eq!(one.value("n"), Some(left), "{key}");
+    }
 }
 
 #[test]
