@@ -82,6 +82,20 @@ impl Membership {
         }
     }
 
+    /// Lets each gap begin no earlier than what was collected. All members have acknowledged that, with its keys. A
+    /// pull that asks for it brings the whole state, each time.
+    pub(crate) fn raise_gaps(&mut self, state: &State) {
+        if !MEMBERS || self.table.held_back.is_empty() {
+            return;
+        }
+        let mut gaps = self.table.held_back.clone();
+        gaps.retain_mut(|(writer, upto)| {
+            *upto = self.horizon(*writer).max(*upto);
+            *upto < state.clock_at(*writer)
+        });
+        self.table.update(|it| it.held_back = gaps);
+    }
+
     /// Closes the gaps of writers that have none by a record of the own store. The gap may have been closed in
     /// parts, and a record can't say how far a part went.
     pub(crate) fn close_stored_gaps(&mut self, state: &State, record: &Message) {

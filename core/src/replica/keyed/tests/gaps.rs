@@ -61,3 +61,35 @@ fn keys_that_came_in_parts_are_all_known_after_a_restart() {
         );
     }
 }
+
+/// A whole state and a store say which writers have gaps, and not where these begin.
+#[test]
+fn a_gap_begins_no_earlier_than_what_all_members_had() {
+    let mut all = space();
+    add(&mut all[0], "a", 5);
+    settle(&mut all);
+    add(&mut all[0], "b", 7);
+    let [one, mut two, _] = all;
+    let maker = one.writer();
+    let number = two.state.number_of(&maker).unwrap();
+    let collected = two.membership.collected_upto(number);
+    assert!(collected > 0);
+    tell_by_page(&one, &mut two);
+    assert!(two.keyed().has_gaps());
+    let [mut whole, mut stored] =
+        [76, 77].map(|byte| Replica::new(two.space().clone(), WriterId::from_bytes([byte; 16])));
+    whole.merge(&two.delta(&VersionVector::default())).unwrap();
+    stored.restore(&two.snapshot()).unwrap();
+    for mut replica in [whole, stored] {
+        assert!(replica.keyed().has_gaps());
+        let since = replica.keyed().vector();
+        assert_eq!(since.get(&maker), collected);
+        assert!(!one.delta(&since).is_whole());
+        tell(&one, &mut replica);
+        assert!(!replica.keyed().has_gaps());
+        assert_eq!(
+            replica.keyed().lookup(&once("b")),
+            one.keyed().lookup(&once("b"))
+        );
+    }
+}
