@@ -66,7 +66,7 @@ impl SyncMachine {
             return self.want(now, replica, link);
         }
         self.is_level(link);
-        if replica.keyed().has_gaps() && self.asks_for_keys(replica, link) {
+        if replica.keyed().has_gaps() && self.pulls_keys(replica, link) {
             self.want(now, replica, link);
         }
         if GUESTS && replica.members().configuration().is_some() {
@@ -201,7 +201,7 @@ impl SyncMachine {
         whole: &[WriterId],
     ) -> VersionVector {
         let vector = match MEMBERS {
-            true if self.asks_for_keys(replica, link) => replica.keyed().vector().without(whole),
+            true if self.pulls_keys(replica, link) => replica.keyed().vector().without(whole),
             true => replica.vector().without(whole),
             false if self.peer(link).is_some_and(|peer| peer.all) => VersionVector::default(),
             false => replica.vector(),
@@ -215,7 +215,7 @@ impl SyncMachine {
     /// Whether a pull from this peer asks for missing keys, too. A start that has not announced itself leaves them
     /// for later. They may be older than what was collected. Then the peer sends its whole state, which would
     /// replace what the start has written.
-    fn asks_for_keys(&self, replica: &Replica, link: Link) -> bool {
+    fn pulls_keys(&self, replica: &Replica, link: Link) -> bool {
         self.keeps_keys(link) && !self.is_early(replica)
     }
 
