@@ -31,7 +31,6 @@
 //! | a lift with nothing left to lift | the lift |
 //! | a retired writer, with its clocks | its retirement, once it has no slot, succeeds no other writer, and holds no account of a budget |
 //! | an end of an expired counter (`replica/expiries.rs`) | if it is in force, itself, and then all that was here when it was; if it is void, its mark. Until then nothing of the counter is dropped |
-//! | the floor of an expiry | its own transaction |
 //! | an idempotency key, by age (`drop_keyed`) | its transaction; the caller chooses the age |
 //!
 //! Three kinds of drops wait for no stability, and are not in the table: void records, which

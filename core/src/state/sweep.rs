@@ -7,7 +7,7 @@
 
 use crate::optional::Optional;
 use crate::state::counter;
-use crate::state::slot::{Expiry, Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
+use crate::state::slot::{Fold, Slot, Stamp, WIDE_MAX, Withdrawal};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -145,14 +145,11 @@ fn sweep_slot(
         // A live expiry may still be needed where it beats others.
         let dead = expiry.clock <= slot.watermark_clock().max(slot.lift_clock());
         let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
+        // Its floor stays with it: an end that is made again names the own slot alone, and no refresh.
         if dead && lifted && stable(own(expiry.clock)) {
             extra.expiry = None;
-        } else if *expiry.floor > 0 && stable(own(expiry.clock)) {
-            // Each writer that carries an expiry out from now on has seen this one.
-            extra.expiry = Some(Expiry::new(expiry.clock, expiry.until));
-            *waits |= dead;
         } else {
-            *waits |= dead || *expiry.floor > 0;
+            *waits |= dead;
         }
     }
     if extra.assignment.is_some()

@@ -559,6 +559,40 @@ fn a_replica_that_rejoins_ends_its_own_adds_again() {
     }
 }
 
+/// What a replica ends again names its own adds alone. A refresh that it has seen could save them, if that did
+/// not stand in a later lifetime.
+#[test]
+fn a_refresh_of_a_later_lifetime_saves_nothing_that_is_ended_again() {
+    let [mut one, two, mut guest] = begun();
+    let sent = guest.clock();
+    guest.add("n", 5).unwrap();
+    end(&mut guest);
+    guest.add("n", 1).unwrap();
+    end(&mut one);
+    one.add("n", 3).unwrap();
+    one.apply("n", Op::Expire(7_000)).unwrap();
+    // The members decide on the first lifetime while the guest is away, and collect.
+    one.members_mut().fence(&guest.writer()).unwrap();
+    let mut members = [one, two];
+    for _ in 0..5 {
+        round(&mut members);
+        for member in &mut members {
+            member.members_mut().retire().unwrap();
+        }
+    }
+    settle(&mut members);
+    let [mut one, _] = members;
+    assert_eq!(one.members().retired_clock(&guest.writer()), Some(sent));
+    let state = one.delta(&VersionVector::default());
+    let next = crate::WriterId::from_bytes([9; 16]);
+    let mut rejoin = guest.rejoin_mut();
+    let journal = rejoin.begin_again(next, &state, &mut |_| ()).unwrap();
+    rejoin.make_again(journal, Some(sent), 0, &mut |_| ());
+    assert_eq!(guest.value("n"), Some(4));
+    pass(&guest, &mut one);
+    assert_eq!(one.value("n"), Some(4));
+}
+
 /// A guest that no member has told its time ends no counter by its own clock.
 #[test]
 fn a_guest_whose_time_is_unsure_ends_nothing() {
