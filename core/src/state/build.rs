@@ -22,6 +22,8 @@ pub(crate) const NOTHING: u64 = u64::MAX;
 pub(crate) const ROW_BYTES: usize = 5;
 /// The approximate bytes of a slot's records beside its row in an encoded delta.
 pub(crate) const SIDE_BYTES: usize = 24;
+/// The approximate bytes of the end of an expired counter, and of each slot that it names, in an encoded delta.
+pub(crate) const END_BYTES: usize = 12;
 
 /// The next page and writer of a transfer in chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +106,7 @@ impl<I: KeyIndex> State<I> {
                 }
                 picked.bytes += mask.count_ones() as usize * ROW_BYTES;
                 picked.bytes += (mask & page.odd()).count_ones() as usize * SIDE_BYTES;
-                picked.bytes += page.expired_slots(writer, mask) * SIDE_BYTES;
+                picked.bytes += page.newer_ends(writer, low, mask) * END_BYTES;
                 slots |= mask;
                 picked.lows.set(writer, low);
             }

@@ -333,20 +333,18 @@ impl Page {
         self.odd.as_ref().map_or(&[], |odd| odd.sides(bit))
     }
 
-    /// How many slots the expiries name that lie in a writer's slots of these counters.
-    pub(crate) fn expired_slots(&self, writer: u32, counters: u64) -> usize {
-        let mut slots = 0;
+    /// How many ends a writer made of these counters after its clock `low`, and how many slots these name.
+    pub(crate) fn newer_ends(&self, writer: u32, low: u64, counters: u64) -> usize {
+        let mut named = 0;
         if GUESTS && let Some(odd) = &self.odd {
             for (bit, side) in odd.iter() {
                 if side.writer == writer && counters >> bit & 1 == 1 {
-                    slots += side.expired.len();
-                    for it in side.expired.iter() {
-                        slots += it.upto.len();
-                    }
+                    let newer = side.expired.iter().filter(|it| it.clock > low);
+                    named += newer.map(|it| 1 + it.upto.len()).sum::<usize>();
                 }
             }
         }
-        slots
+        named
     }
 
     /// All records of its slots beside their rows.

@@ -4,7 +4,7 @@ use super::super::collect::tests::space;
 use super::*;
 use crate::Op;
 use crate::bounds::PUSH_BYTES_MAX;
-use crate::state::build::{NOTHING, ROW_BYTES, SIDE_BYTES};
+use crate::state::build::{END_BYTES, NOTHING, ROW_BYTES, SIDE_BYTES};
 use crate::state::delta::Entry;
 use crate::state::page::PAGE;
 use crate::state::place;
@@ -79,6 +79,33 @@ fn a_transfer_is_divided_where_its_budget_is_exceeded() {
         let (page, slot) = place(key_id);
         assert_eq!(many.state.key_of(page, slot), key);
     }
+}
+
+/// A counter that ended often has all its ends. A message has only the new ones.
+#[test]
+fn ends_that_are_sent_take_room_and_others_do_not() {
+    let [mut one, _, _] = space();
+    let mut ended = Vec::new();
+    for at in 1..=3 {
+        one.add("key", 1).unwrap();
+        one.apply("key", Op::Expire(at * 1_000)).unwrap();
+        ended.push(one.clock());
+        one.set_time(at * 1_000);
+        // A further write carries the end out.
+        one.add("key", 1).unwrap();
+    }
+    let bytes = |since: u64| {
+        let mut lows = one.clocks().to_vec();
+        lows[0] = since;
+        one.state
+            .select(&Selection::all(&lows), usize::MAX - 1)
+            .bytes
+    };
+    let all = bytes(ended[0]);
+    assert_eq!(all - bytes(ended[1]), 2 * END_BYTES);
+    assert_eq!(all - bytes(ended[2]), 4 * END_BYTES);
+    // As the end of the second lifetime and of the third one, each with one slot.
+    assert_eq!(all - bytes(one.clock() - 1), 4 * END_BYTES);
 }
 
 #[test]
