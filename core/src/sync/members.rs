@@ -22,10 +22,10 @@ use crate::wire::Last;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// How many rounds collection waits for transfers that are under way, before it ends them.
-const PATIENCE: u32 = 60;
-/// How many times in a row collection may end them and double its wait. So a transfer over a slow link gets
-/// enough time.
+/// Time in milliseconds for which collection waits for transfers that are under way, before it ends them.
+const PATIENCE: Millis = 60_000;
+/// How many times in a row collection may end them and double its wait. So a transfer over a slow link
+/// gets enough time.
 const DOUBLINGS_MAX: u32 = 6;
 /// Time in milliseconds until a replica that has to rejoin asks again.
 pub(super) const ASK_AGAIN_MS: Millis = 1_000;
@@ -39,8 +39,8 @@ pub(super) struct Guests {
     silent: Vec<(WriterId, Millis, u64)>,
     /// Peers that asked for the end of their writer, and wait for the clock up to which it counts.
     leaving: Vec<(Link, WriterId)>,
-    /// How many rounds collection was put off.
-    put_off: u32,
+    /// Since when collection is put off.
+    put_off: Option<Millis>,
     /// How many times in a row it ended transfers.
     ended: u32,
     pub(super) coming_back: Option<ComingBack>,
@@ -67,7 +67,7 @@ impl Empty for Guests {
     const EMPTY: Guests = Guests {
         silent: Vec::new(),
         leaving: Vec::new(),
-        put_off: 0,
+        put_off: None,
         ended: 0,
         coming_back: None,
         doubled: false,
@@ -606,14 +606,14 @@ impl SyncMachine {
         }
         let busy = self.is_serving(replica);
         let patience = PATIENCE << self.guests.ended;
-        let waits = busy && self.guests.put_off < patience;
-        self.guests.update(|it| match (waits, busy) {
-            (true, _) => it.put_off += 1,
-            (false, true) => {
-                it.put_off = 0;
-                it.ended = (it.ended + 1).min(DOUBLINGS_MAX);
-            }
-            (false, false) => (it.put_off, it.ended) = (0, 0),
+        let since = self.guests.put_off.unwrap_or(now);
+        let waits = busy && now < since + patience;
+        self.guests.update(|it| {
+            it.put_off = waits.then_some(since);
+            it.ended = match busy {
+                true => (it.ended + u32::from(!waits)).min(DOUBLINGS_MAX),
+                false => 0,
+            };
         });
         let mut collected = false;
         if !waits {

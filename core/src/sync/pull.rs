@@ -313,7 +313,8 @@ impl SyncMachine {
             return;
         }
         let yielded = self.pulls.yielded.iter().any(|(it, _)| *it == link);
-        if !yielded && !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
+        let waits = yielded || self.pulls.waiting.contains(&link);
+        if !waits && !self.pulls.wanted.contains(&link) && !self.pulls.is_from(link) {
             self.pulls.wanted.push(link);
         }
         self.pull_next(now, replica);
@@ -340,6 +341,10 @@ impl SyncMachine {
             let Some(session) = self.session_of(link) else {
                 continue;
             };
+            // A second request would end the transfer of the first one.
+            if self.pulls.is_from(link) {
+                continue;
+            }
             let is_broken = |it: &Open| it.link == link;
             if MEMBERS
                 && self.pulls.broken.as_ref().is_some_and(is_broken)

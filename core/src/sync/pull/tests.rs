@@ -234,6 +234,23 @@ fn what_is_late_or_repeated_changes_nothing() {
     assert_eq!(end.asked(), []);
 }
 
+/// The peer would drop the first one's transfer.
+#[test]
+fn no_peer_is_asked_twice_at_once() {
+    let mut end = End::new();
+    let [one, two] = links(&mut end);
+    end.differs(one);
+    assert_eq!(end.asked(), [(one, 1, 0)]);
+    end.differs(two);
+    end.sync.pulls.wanted.push(one);
+    end.wait(PATIENCE);
+    assert_eq!(end.asked(), [(two, 2, 0)]);
+    end.last(two, 2, 0, &full(&replica(9)));
+    assert_eq!(end.asked(), []);
+    end.last(one, 1, 0, &full(&replica(9)));
+    assert_eq!(end.asked(), []);
+}
+
 #[test]
 fn a_transfer_goes_on_where_its_link_broke_with_the_same_process() {
     let mut end = End::new();
@@ -460,6 +477,7 @@ fn one_transfer_at_a_time_is_staged() {
     end.outputs();
     // It waits for the end of the first one's, and begins anew.
     end.wait(PATIENCE);
+    end.differs(two);
     assert_eq!(end.asked(), []);
     end.last(one, 1, 1, &chunks[0][1]);
     assert_eq!(end.replica.len(), PAGE + 2);
