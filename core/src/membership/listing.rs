@@ -97,9 +97,13 @@ impl<'a> Members<'a> {
                 .filter(|number| self.membership.counts(*number));
             let number = living.max_by_key(|number| self.membership.generation_of(*number));
             let behind = number.map(|number| {
-                let held = self
-                    .membership
-                    .members_part(|writer| self.state.clock_at(writer));
+                // Who forgot a retired writer acknowledges nothing of it any more.
+                let held = self.membership.members_part(|writer| {
+                    match self.membership.writer(writer).retired {
+                        Some(_) => 0,
+                        None => self.state.clock_at(writer),
+                    }
+                });
                 let lacks = |(writer, clock): (u32, u64)| match number == OWN && writer == OWN {
                     true => 0,
                     false => clock.saturating_sub(self.membership.seen_by(&quorum, number, writer)),

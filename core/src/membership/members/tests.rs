@@ -2,8 +2,9 @@
 
 use super::super::tests::*;
 use super::*;
+use crate::membership::listing::Members;
 use crate::membership::place::Predecessor;
-use crate::message::records::Intro;
+use crate::message::records::{Ack, Intro, Retired};
 use crate::optional::Optional;
 use crate::replica::Replica;
 use crate::replica::collect::tests::space;
@@ -30,6 +31,40 @@ fn an_owners_next_incarnation_is_newer_than_its_own_earlier_ones_only() {
     assert_eq!([1, 6, 7].map(|it| generation(&one, it)), [6, 6, 7]);
     one.membership.note_forgotten(by(OWN, 3), OWNERS[1], 20);
     assert_eq!(generation(&one, 7), 21);
+}
+
+/// The others have forgotten it by then, and no longer name it.
+#[test]
+fn a_retired_start_leaves_no_member_behind() {
+    let mut space = founded();
+    let start = second_member(&mut space, 5);
+    let before = space.1.number(&mut space.0, id(3));
+    let announce = Announce {
+        clock: 1,
+        owner: OWNERS[1],
+        nonce: NONCE,
+        generation: 0,
+    };
+    take(&mut space, before, Statement::Announce(Box::new(announce)));
+    space.0.advance(before as usize, 1_000);
+    let own = space.0.clock_at(OWN);
+    let seen = vec![(OWN, own), (start, 3)];
+    let ack = Ack {
+        clock: 4,
+        want: 0,
+        seen,
+    };
+    take(&mut space, start, Statement::Ack(Box::new(ack)));
+    let behind = |(state, membership): &(State, Membership)| {
+        Members::new(membership, state).list()[1].behind
+    };
+    assert_eq!(behind(&space), 1_002);
+    let retired = Retired {
+        to: by(start, 2),
+        upto: 1_000,
+    };
+    take(&mut space, before, Statement::Retired(retired));
+    assert_eq!(behind(&space), 2);
 }
 
 #[test]
