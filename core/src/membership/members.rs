@@ -231,32 +231,35 @@ impl Membership {
     ///
     /// Until then the place of the start, and the last clock of the ended one, are not certain.
     pub(crate) fn delays_members(&self, state: &State) -> bool {
-        let acked = self.acked();
         let mut open = self
             .start_states()
             .filter(|(writer_state, _)| writer_state.retired.is_none());
         open.any(|(writer_state, writer)| {
-            let is_held_up = |by: Stamp| {
-                let held = self.clock_with_keys(state, by.writer);
-                (of(&acked, by.writer) + 1..=held).contains(&by.clock)
-            };
             let fence = writer_state
                 .fence
                 .filter(|_| writer_state.announce.is_some());
-            self.delays_start(state, writer) || fence.is_some_and(|fence| is_held_up(fence.by))
+            self.delays_start(state, writer)
+                || fence.is_some_and(|fence| self.delays(state, fence.by))
         })
     }
 
     /// Whether another member's start is delayed by this member's acknowledgement.
     pub(crate) fn delays_start(&self, state: &State, number: u32) -> bool {
-        let announce = &self.writer(number).announce;
-        let Some(announce) = announce.as_ref().filter(|_| number != OWN) else {
-            return false;
-        };
+        let announce = self.writer(number).announce.as_ref();
+        announce.is_some_and(|announce| {
+            let by = Stamp {
+                writer: number,
+                clock: announce.clock,
+            };
+            number != OWN && self.counts(number) && self.delays(state, by)
+        })
+    }
+
+    /// Whether a transaction is here, with its keys, and this member has not acknowledged it.
+    fn delays(&self, state: &State, by: Stamp) -> bool {
         let ack = self.writer(OWN).ack.as_ref();
-        let acked = ack.map_or(0, |ack| ack.of(number));
-        let delayed = acked + 1..=self.clock_with_keys(state, number);
-        self.counts(number) && delayed.contains(&announce.clock)
+        let acked = ack.map_or(0, |ack| ack.of(by.writer));
+        (acked + 1..=self.clock_with_keys(state, by.writer)).contains(&by.clock)
     }
 
     /// The clocks of this member's last acknowledgement.
