@@ -97,7 +97,7 @@ impl<'a> Members<'a> {
                 .filter(|number| self.membership.counts(*number));
             let number = living.max_by_key(|number| self.membership.generation_of(*number));
             let behind = number.map(|number| {
-                // Who forgot a retired writer acknowledges nothing of it any more.
+                // A member that forgot a retired writer no longer names it in its acknowledgements.
                 let held = self.membership.members_part(|writer| {
                     match self.membership.writer(writer).retired {
                         Some(_) => 0,

@@ -145,7 +145,8 @@ fn sweep_slot(
         // A live expiry may still be needed where it beats others.
         let dead = expiry.clock <= slot.watermark_clock().max(slot.lift_clock());
         let lifted = slot.side.lift.as_ref().is_none_or(|lift| stable(lift.by));
-        // Its floor stays with it: an end that is made again names the own slot alone, and no refresh.
+        // The expiry keeps its floor. A replica that makes an end again names its own slot alone in it, so the end
+        // does not show which refreshes that replica had seen.
         if dead && lifted && stable(own(expiry.clock)) {
             extra.expiry = None;
         } else {

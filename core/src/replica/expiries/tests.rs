@@ -559,8 +559,8 @@ fn a_replica_that_rejoins_ends_its_own_adds_again() {
     }
 }
 
-/// What a replica ends again names its own adds alone. A refresh that it has seen could save them, if that did
-/// not stand in a later lifetime.
+/// An end that a replica makes again names the replica's own slot alone, and not the refreshes that the replica has
+/// seen. So only the floor tells that a refresh stands in a later lifetime.
 #[test]
 fn a_refresh_of_a_later_lifetime_saves_nothing_that_is_ended_again() {
     let [mut one, two, mut guest] = begun();
