@@ -42,6 +42,9 @@ pub(crate) fn kept_address() -> String {
     format!("/ip4/127.0.0.1/tcp/{}", kept_port())
 }
 
+/// How many lines of a node's log are printed when its test fails.
+const LAST_LINES: usize = 40;
+
 /// A node in a process of its own. Dropped, it is killed.
 pub(crate) struct Node {
     folder: TempDir,
@@ -260,6 +263,7 @@ impl Node {
     }
 
     /// Adds to a counter of the default space.
+    #[track_caller]
     pub(crate) fn add(&self, key: &str, by: i64) {
         let path = format!("/v1/spaces/default/counters/{key}/add");
         let (status, answer) = self.post(&path, &format!("{{\"by\":{by}}}"));
@@ -307,6 +311,12 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let last = log.lines().rev().take(LAST_LINES).collect::<Vec<_>>();
+            let last: String = last.iter().rev().map(|line| format!("{line}\n")).collect();
+            eprintln!("the last lines of the log of {}:\n{last}", self.peer_id);
+        }
     }
 }
 
