@@ -18,6 +18,11 @@ const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 /// A difference between clocks that is not acted on, in milliseconds. It is in the range of the error of measuring.
 const NEGLIGIBLE_MS: u64 = 100;
 
+/// How long the clock of a node counts after its link is gone. Most links that break are back by then. Lower lets
+/// a node fall back to its own clock, or to none, for the moment between two connections. Higher delays that where
+/// the other node is gone for good.
+const KEPT: Duration = Duration::from_secs(5);
+
 /// How long a judgement holds by the own clock, in milliseconds, while no linked clock changes.
 const JUDGED_EACH_MS: u64 = 1_000;
 
@@ -39,27 +44,51 @@ pub struct WallClock {
 struct LinkedClocks {
     /// How often a clock was added, set or removed.
     version: u64,
-    /// How far each is ahead of the monotonic time, in milliseconds, by the public key of the node's owner.
-    ahead: BTreeMap<[u8; 32], i64>,
+    /// By the public key of the node's owner.
+    clocks: BTreeMap<[u8; 32], LinkedClock>,
+    /// When the next clock of a lost link ceases to count, at the earliest.
+    expires: Option<Instant>,
+}
+
+struct LinkedClock {
+    /// How far it is ahead of the monotonic time, in milliseconds.
+    ahead_ms: i64,
+    /// When the link was lost.
+    lost: Option<Instant>,
 }
 
 impl LinkedClocks {
     fn note(&mut self, owner: [u8; 32], ahead_ms: i64) {
         self.version += 1;
-        self.ahead.insert(owner, ahead_ms);
+        let lost = None;
+        self.clocks.insert(owner, LinkedClock { ahead_ms, lost });
     }
 
-    fn forget(&mut self, owner: &[u8; 32]) {
-        if self.ahead.remove(owner).is_some() {
-            self.version += 1;
+    fn lost(&mut self, owner: &[u8; 32], now: Instant) {
+        if let Some(clock) = self.clocks.get_mut(owner) {
+            clock.lost = Some(now);
+            self.expires.get_or_insert(now + KEPT);
         }
+    }
+
+    /// Forgets the clocks that no longer count.
+    fn expire(&mut self, now: Instant) {
+        if self.expires.is_none_or(|at| now < at) {
+            return;
+        }
+        self.version += 1;
+        let ends = |clock: &LinkedClock| clock.lost.map(|lost| lost + KEPT);
+        self.clocks
+            .retain(|_, clock| ends(clock).is_none_or(|end| now < end));
+        self.expires = self.clocks.values().filter_map(ends).min();
     }
 
     /// The median of the clocks whose owners `counts` accepts, and of `own`, if it is given. Of two in the middle,
     /// it is the one that is behind, because then a counter lives longer. `None` without any clock.
     fn median(&self, own: Option<i64>, counts: impl Fn(&[u8; 32]) -> bool) -> Option<i64> {
-        let counted = self.ahead.iter().filter(|(owner, _)| counts(owner));
-        let mut ahead: Vec<i64> = counted.map(|(_, ahead)| *ahead).chain(own).collect();
+        let counted = self.clocks.iter().filter(|(owner, _)| counts(owner));
+        let ahead = counted.map(|(_, clock)| clock.ahead_ms);
+        let mut ahead: Vec<i64> = ahead.chain(own).collect();
         ahead.sort_unstable();
         let middle = ahead.len().saturating_sub(1) / 2;
         ahead.get(middle).copied()
@@ -102,7 +131,7 @@ impl SpaceClock {
         own: bool,
         counts: impl Fn(&[u8; 32]) -> bool,
     ) {
-        let version = clock.linked().version;
+        let version = clock.version();
         if self
             .judged
             .is_some_and(|(of, at)| of == version && at.abs_diff(wall) < JUDGED_EACH_MS)
@@ -151,9 +180,16 @@ impl WallClock {
         self.linked().note(owner, ahead_ms);
     }
 
-    /// Forgets the clock of a node that is no longer linked.
-    pub fn forget_linked(&self, owner: &[u8; 32]) {
-        self.linked().forget(owner);
+    /// Records that a node is no longer linked. Its clock still counts for some seconds.
+    pub fn note_lost(&self, owner: &[u8; 32]) {
+        self.linked().lost(owner, Instant::now());
+    }
+
+    /// How often the clocks of linked nodes changed.
+    fn version(&self) -> u64 {
+        let mut linked = self.linked();
+        linked.expire(Instant::now());
+        linked.version
     }
 
     /// How many milliseconds the median of some clocks is ahead of this one. `counts` accepts the owners of
@@ -264,8 +300,20 @@ mod tests {
         linked.note([1; 32], -3_000);
         linked.note([2; 32], -5_000);
         assert_eq!(linked.median(Some(5), all), Some(-3_000));
-        linked.forget(&[1; 32]);
-        assert_eq!(linked.median(Some(5), all), Some(-5_000));
+        // The clock of a lost link counts on for a while, and a new link keeps it.
+        let now = Instant::now();
+        let soon = now + KEPT - Duration::from_millis(1);
+        linked.lost(&[1; 32], now);
+        linked.lost(&[2; 32], now);
+        let version = linked.version;
+        linked.expire(soon);
+        assert_eq!(linked.version, version);
+        assert_eq!(linked.median(None, all), Some(-5_000));
+        linked.note([2; 32], -6_000);
+        linked.expire(now + KEPT);
+        assert_eq!(linked.version, version + 2);
+        assert_eq!(linked.median(Some(5), all), Some(-6_000));
+        assert_eq!(linked.median(None, |owner| owner[0] == 1), None);
     }
 
     /// A node whose clock is set wrong goes on by the others, at once.
@@ -281,7 +329,7 @@ mod tests {
         let mut off_by = |wall: u64, own| {
             time.store(wall, Ordering::SeqCst);
             space.judge(wall, &clock, own, |_| true);
-            let linked = clock.linked().ahead.len();
+            let linked = clock.linked().clocks.len();
             assert_eq!(space.is_known(), own || linked > 0);
             assert_eq!(space.wall(space.time(wall)), wall);
             // The monotonic time goes on, although this clock stands still.
@@ -290,13 +338,14 @@ mod tests {
         assert!(off_by(10 * HOUR_MS, true) < HOUR_MS / 60);
         assert!(off_by(12 * HOUR_MS, true) < HOUR_MS / 60);
         assert!(off_by(8 * HOUR_MS, true) < HOUR_MS / 60);
-        clock.forget_linked(&[1; 32]);
+        let lose = |owner: u8| clock.linked().lost(&[owner; 32], Instant::now() - KEPT);
+        lose(1);
         // It is behind the other one, and so counts, if it is a member's.
         assert_eq!(off_by(8 * HOUR_MS, true), 2 * HOUR_MS);
         clock.note_linked([1; 32], 2 * HOUR_MS as i64);
         assert!(off_by(8 * HOUR_MS, false) < HOUR_MS / 60);
-        clock.forget_linked(&[1; 32]);
-        clock.forget_linked(&[2; 32]);
+        lose(1);
+        lose(2);
         // Alone it goes by itself, without waiting.
         assert_eq!(off_by(8 * HOUR_MS, false), 2 * HOUR_MS);
         assert_eq!(off_by(9 * HOUR_MS, true), HOUR_MS);

@@ -77,7 +77,7 @@ impl Network {
         self.rights.gone(&peer);
         self.node_table.remove(&peer);
         if let Some(owner) = owner_of(&peer) {
-            self.clock.forget_linked(&owner.0);
+            self.clock.note_lost(&owner.0);
         }
         self.node_infos.disconnected(&peer);
         self.relayed.disconnected(&peer);
