@@ -71,6 +71,16 @@ impl VersionVector {
         self
     }
 
+    /// The same with at most this clock of a writer.
+    #[cfg(all(feature = "members", not(target_family = "wasm")))]
+    pub(crate) fn up_to(mut self, writer: &WriterId, clock: u64) -> VersionVector {
+        if let Ok(at) = self.0.binary_search_by(|entry| entry.0.cmp(writer)) {
+            self.0[at].1 = clock.min(self.0[at].1);
+        }
+        self.0.retain(|entry| entry.1 > 0);
+        self
+    }
+
     /// For each writer the smaller clock of both vectors.
     #[cfg(feature = "members")]
     pub(crate) fn within(&self, other: &VersionVector) -> VersionVector {

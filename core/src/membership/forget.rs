@@ -7,10 +7,14 @@ use super::Membership;
 use crate::bounds::RETURNS_MAX;
 use crate::indexed_state::State;
 use crate::message::Message;
+#[cfg(all(feature = "members", not(target_family = "wasm")))]
+use crate::message::records::{Retired, SUCCESSORS_MAX};
 use crate::optional::{GUESTS, Optional};
 use crate::sort::sort;
 use crate::state::page::OWN;
 use crate::state::slot::{Stamp, absorption};
+#[cfg(all(feature = "members", not(target_family = "wasm")))]
+use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
@@ -92,6 +96,45 @@ impl Membership {
         if let Some(prospect) = &mut table.prospect {
             prospect.fences.retain(|guest| !is_gone(*guest));
         }
+    }
+
+    /// Raises the low clocks of retired writers for a replica that has forgotten them, so that it receives
+    /// nothing of them again. Whoever has a writer's retirement has everything of the writer, so a vector
+    /// with the retirement and without the writer is of a replica that has forgotten it.
+    #[cfg(all(feature = "members", not(target_family = "wasm")))]
+    pub(crate) fn pass_over_forgotten(&self, state: &State, lows: &mut [u64]) {
+        for (writer_state, number) in self.ended_states() {
+            let at = number as usize;
+            if let Some(retired) = writer_state.retired.filter(|_| lows[at] == 0)
+                && self.covers(|number| lows[number as usize], retired.to)
+            {
+                lows[at] = state.clock_at(number);
+            }
+        }
+    }
+
+    /// Takes the retirements of those writers out of a vector which it leaves out although they are here. So no
+    /// peer takes them for [forgotten](Self::pass_over_forgotten) here.
+    #[cfg(all(feature = "members", not(target_family = "wasm")))]
+    pub(crate) fn without_retirements(
+        &self,
+        state: &State,
+        mut vector: VersionVector,
+    ) -> VersionVector {
+        for (_, mut writer) in self.ended_states() {
+            if state.clock_at(writer) == 0 || vector.get(&state.id(writer)) > 0 {
+                continue;
+            }
+            for _ in 0..SUCCESSORS_MAX {
+                let Some(Retired { to, .. }) = self.table.writer_states[writer as usize].retired
+                else {
+                    break;
+                };
+                vector = vector.up_to(&state.id(to.writer), to.clock.saturating_sub(1));
+                writer = to.writer;
+            }
+        }
+        vector
     }
 
     /// Forgets a writer's clocks.

@@ -206,6 +206,10 @@ impl SyncMachine {
             false if self.peer(link).is_some_and(|peer| peer.all) => VersionVector::default(),
             false => replica.vector(),
         };
+        #[cfg(all(feature = "members", not(target_family = "wasm")))]
+        let vector = replica
+            .membership
+            .without_retirements(&replica.state, vector);
         match self.peer(link).filter(|_| self.is_held_to(link)) {
             Some(peer) => vector.only(&peer.proved), // which is all that it can tell
             None => vector,

@@ -197,3 +197,68 @@ fn a_forgotten_successor_is_replaced_by_its_own_or_by_none() {
         assert_eq!(successor, (!admitted_twice).then_some(to.writer));
     }
 }
+
+/// The rows of a writer in what a replica sends to a native node, or to another replica, with this vector.
+#[cfg(not(target_family = "wasm"))]
+fn sent(from: &Replica, since: &VersionVector, keyed: bool, of: WriterId) -> usize {
+    let scan = crate::replica::Scan::new(from, since, keyed);
+    let (message, next) = scan.step(from, since, usize::MAX);
+    assert!(next.is_none());
+    let writers = &message.delta.writers;
+    let Ok(at) = writers.binary_search_by_key(&of, |entry| entry.writer) else {
+        return 0;
+    };
+    let columns = message.delta.pages.iter().flatten();
+    columns.filter(|it| it.writer == at as u32).count()
+}
+
+/// A member has taken over from a guest, and another one has forgotten the guest already.
+#[cfg(not(target_family = "wasm"))]
+#[test]
+fn a_node_receives_nothing_of_a_writer_that_it_has_forgotten() {
+    let [mut one, mut two, mut tab] = space();
+    pass(&one, &mut two);
+    pass(&one, &mut tab);
+    tab.members_mut().leave().unwrap();
+    for member in [&mut one, &mut two] {
+        let leave = tab.delta(&member.vector());
+        member
+            .merge_with(&leave, Some(tab.writer()), &mut |_| ())
+            .unwrap();
+    }
+    let of = tab.writer();
+    let before = two.vector();
+    assert_eq!(one.members_mut().retire().unwrap(), 1);
+    pass(&one, &mut two);
+    assert_eq!(sent(&one, &two.vector(), true, of), 0);
+    let Retired { to, .. } = two.membership.writer(number(&two, &tab)).retired.unwrap();
+    for _ in 0..4 {
+        said(&mut two);
+        pass(&two, &mut one);
+        said(&mut one);
+        pass(&one, &mut two);
+    }
+    let mut stored = Mark::default();
+    two.since(&mut stored);
+    while two.members_mut().collect(&stored) {
+        two.since(&mut stored);
+    }
+    assert_eq!(two.vector().get(&of), 0);
+    assert_eq!(sent(&one, &two.vector(), true, of), 0);
+    assert_eq!(sent(&one, &two.vector(), false, of), 1);
+    // It receives the rest, and accepts it.
+    one.add("other", 7).unwrap();
+    let scan = crate::replica::Scan::new(&one, &two.vector(), true);
+    let (message, _) = scan.step(&one, &two.vector(), usize::MAX);
+    two.merge_with(&message, Some(one.writer()), &mut |_| ())
+        .unwrap();
+    assert_eq!(two.value("other"), Some(7));
+    assert_eq!(two.value("k"), Some(1));
+    // A replica without the retirement, or that asks for the writer anew, receives all.
+    assert_eq!(sent(&one, &before.without(&[of]), true, of), 1);
+    let anew = one.vector().without(&[of]);
+    assert_eq!(sent(&one, &anew, true, of), 0);
+    let anew = one.membership.without_retirements(&one.state, anew);
+    assert_eq!(sent(&one, &anew, true, of), 1);
+    assert_eq!(anew.get(&one.writer()), to.clock - 1);
+}
