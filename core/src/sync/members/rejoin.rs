@@ -46,6 +46,31 @@ impl SyncMachine {
         self.outputs.push(Output::Renew);
     }
 
+    /// Asks this peer in place of the one before, if its message says that it is a member and nothing says that of
+    /// the other one. Whoever is no member never answers, and the next peer would be asked only after a while.
+    #[cfg(not(target_family = "wasm"))]
+    pub(in crate::sync) fn ask_instead(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        message: &Message,
+        link: Link,
+    ) {
+        let leads = |link: Link| {
+            let writer = self.writer_of(link);
+            let tells = writer.is_some_and(|writer| message.states_member(&writer));
+            tells || self.leads_to_member(replica, link)
+        };
+        let asked = self.guests.coming_back.as_ref();
+        let asked = asked.filter(|it| it.last.is_none() && it.link != link);
+        if asked.is_some_and(|it| !leads(it.link)) && leads(link) {
+            if let Some(it) = self.coming_back_mut() {
+                (it.link, it.since, it.due) = (link, now, now);
+            }
+            self.ask_to_end(now, replica);
+        }
+    }
+
     /// Whether nothing of the own writer may be sent.
     pub(in crate::sync) fn is_unsent(&self) -> bool {
         let it = self.guests.coming_back.as_ref();

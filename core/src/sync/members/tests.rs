@@ -1,5 +1,7 @@
 //! The frames of a machine to guests and members, and when it sends them.
 
+#[cfg(not(target_family = "wasm"))]
+mod asked;
 mod copies;
 mod duties;
 mod returns;
