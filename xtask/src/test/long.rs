@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -15,7 +16,7 @@ use crate::mutants;
 use crate::pass_on;
 use crate::proofs::{self, ExploreArgs, SoakArgs};
 use crate::repo::Repo;
-use crate::run::capture;
+use crate::run::{capture, shown};
 
 const REPORT: &str = "docs/reports/long.md";
 const FAULTS_REPORT: &str = "docs/reports/faults.md";
@@ -142,6 +143,14 @@ fn hostile(repo: &Repo, seeds: u64) -> Result<Tally> {
     tests(repo, "hostile bytes", Runner::Rust, &mut command)
 }
 
+/// The program of a node, built.
+fn built_node(repo: &Repo) -> Result<PathBuf> {
+    let mut command = repo.cargo();
+    command.args(["build", "--release", "--package", "tallymesh-node"]);
+    shown(&mut command)?;
+    Ok(repo.node_binary())
+}
+
 /// Clients that repeat requests through a proxy that loses and repeats, with many more operations than in a
 /// usual run.
 fn retries(repo: &Repo) -> Result<Tally> {
@@ -149,7 +158,7 @@ fn retries(repo: &Repo) -> Result<Tally> {
     command
         .args(["test", "--release", "--package", "tallymesh-tests"])
         .args(["--test", "retries"])
-        .env("TALLYMESH_BIN", repo.node_binary())
+        .env("TALLYMESH_BIN", built_node(repo)?)
         .env("TALLYMESH_OPS", OPERATIONS.to_string());
     tests(repo, "retries", Runner::Rust, &mut command)
 }
@@ -170,7 +179,7 @@ fn faults(repo: &Repo) -> Result<Tally> {
     command
         .args(["test", "--release", "--package", "tallymesh-tests"])
         .args(["--test", "faults"])
-        .env("TALLYMESH_BIN", repo.node_binary())
+        .env("TALLYMESH_BIN", built_node(repo)?)
         .env(FAULTS, seconds.to_string())
         .env("TALLYMESH_FAULTS_TABLE", &table);
     let limit = Duration::from_secs(seconds) + FAULTS_MORE;
