@@ -288,32 +288,13 @@ fn drop_covered(slots: &mut [Slot]) -> bool {
     true
 }
 
-/// Whether a slot up to a clock is neither cancelled nor of an earlier lifetime nor void.
+/// Whether a slot up to a clock is neither cancelled nor of an earlier lifetime.
 fn is_left(slots: &[Slot], it: &Upto) -> bool {
     let Ok(at) = counter::find(slots, it.writer) else {
         return false;
     };
     let slot = &slots[at];
-    it.clock >= slot.began() && it.clock > slot.watermark_clock() && !is_void(slots, slot)
-}
-
-/// Whether a slot is a child that a watermark of its parent, or of the parent's parent, has reached. A replica
-/// that decided before may have dropped it.
-fn is_void(slots: &[Slot], slot: &Slot) -> bool {
-    let mut slot = slot;
-    for _ in slots {
-        let Some(moved) = &*slot.side.moved else {
-            return false;
-        };
-        let Ok(up) = counter::find(slots, moved.to.writer) else {
-            return true;
-        };
-        slot = &slots[up];
-        if moved.to.clock < slot.began() || moved.to.clock <= slot.watermark_clock() {
-            return true;
-        }
-    }
-    true
+    it.clock >= slot.began() && it.clock > slot.watermark_clock()
 }
 
 #[cfg(all(test, feature = "members"))]

@@ -592,16 +592,37 @@ fn is_void(slots: &[Slot], slot: &Slot) -> bool {
 
 /// Drops each child that has no parent. Drops also each child whose parent began a new lifetime or was
 /// cancelled since the retirement.
+///
+/// One with the record of an end stays until that is decided, and is cancelled as a whole. The clock at which
+/// its parent's lifetime began may be collected elsewhere before that, and the child would seem to count again.
 fn drop_void(slots: &mut Vec<Slot>) {
     loop {
-        // The record of an end stays until it is decided.
-        let void = |slot: &Slot| slot.side.expired.is_empty() && is_void(slots, slot);
-        let kept: Vec<bool> = slots.iter().map(|slot| !void(slot)).collect();
-        if kept.iter().all(|kept| *kept) {
+        let void: Vec<bool> = slots.iter().map(|slot| is_void(slots, slot)).collect();
+        for (slot, _) in slots.iter_mut().zip(&void).filter(|it| *it.1) {
+            cancel_child(slot);
+        }
+        let before = slots.len();
+        let mut void = void.iter();
+        slots.retain(|slot| void.next() == Some(&false) || !slot.side.expired.is_empty());
+        if slots.len() == before {
             break;
         }
-        let mut kept = kept.iter();
-        slots.retain(|_| kept.next() == Some(&true));
+    }
+}
+
+/// Cancels a child, and the amount that its parent took over from it.
+fn cancel_child(slot: &mut Slot) {
+    let (clock, total) = (slot.row.clock, slot.total());
+    let cancelled = slot.watermark_clock() >= clock;
+    let Side {
+        watermark, moved, ..
+    } = &mut slot.side;
+    if let Some(moved) = moved.get_mut().and_then(Option::as_mut) {
+        moved.amount = 0;
+        if !cancelled {
+            let by = moved.to;
+            *watermark = Some(Watermark { clock, total, by });
+        }
     }
 }
 

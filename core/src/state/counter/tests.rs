@@ -593,3 +593,58 @@ fn an_end_says_nothing_of_a_lifetime_that_began_since() {
     slots[0].set_shard(8, 30, added(8));
     assert_eq!(value(&slots), Some(30));
 }
+
+/// A child is void, and stays as it has the record of an end. Then the clock at which its parent's lifetime began is
+/// collected.
+#[test]
+#[cfg(feature = "guests")]
+fn a_void_child_with_the_record_of_an_end_never_counts_again() {
+    let lifetime = Extra {
+        began: 9,
+        ..added(12)
+    };
+    let parent = slot(OWN, 12, 3, lifetime);
+    let other = plain(2, 4, 1);
+    let end = Expired {
+        clock: 3,
+        time: 50,
+        upto: vec![Upto {
+            writer: 2,
+            clock: 4,
+            total: 1,
+        }],
+        spared: Some(ME),
+    };
+    let expiry = Expiry {
+        clock: 2,
+        until: 70,
+        floor: Default::default(),
+    };
+    let refreshed = slot(
+        1,
+        2,
+        5,
+        Extra {
+            expiry: Some(expiry),
+            ..added(1)
+        },
+    );
+    let mut cancelled = plain(1, 2, 5);
+    watermark(&mut cancelled, 2, 5);
+    for first in [refreshed, cancelled] {
+        let mut void = child(first, 7, 5);
+        void.side.expired.set(vec![end.clone()]);
+        let mut slots = vec![parent.clone(), void, other.clone()];
+        normalize(&mut slots);
+        let all = sum(&slots, &ids());
+        assert_eq!((all.value(), all.until), (Some(4), None));
+        slots[0].set_shard(12, 3, added(12));
+        normalize(&mut slots);
+        assert_eq!(sum(&slots, &ids()), all);
+        // Nothing keeps it once the end is decided.
+        slots[1].side.expired.take();
+        slots[0] = parent.clone();
+        normalize(&mut slots);
+        assert_eq!(slots.len(), 2);
+    }
+}
