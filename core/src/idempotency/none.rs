@@ -97,6 +97,9 @@ impl IdempotencyLog {
 
     pub(crate) fn note_unwatched(&mut self, _: &Membership) {}
 
+    #[inline(always)]
+    pub(crate) fn note_joined(&mut self, _: Vec<(u32, u64)>) {}
+
     pub(crate) fn asks_for_keys(&self, _: &State, _: &Membership) -> bool {
         false
     }

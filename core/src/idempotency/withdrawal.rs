@@ -7,7 +7,7 @@ use crate::indexed_state::State;
 use crate::membership::Membership;
 use crate::message::KeyedAdd;
 use crate::once::Once;
-use crate::sort::sort_by_key;
+use crate::sort::{sort, sort_by_key};
 use crate::state::counter;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
@@ -40,6 +40,18 @@ impl IdempotencyLog {
             if instance.clock <= members.collected_upto(instance.writer) {
                 instance.watched = false;
             }
+        }
+    }
+
+    /// Records that these transactions were withdrawn, before their withdrawals can't be told apart any more.
+    pub(crate) fn note_joined(&mut self, mut joined: Vec<(u32, u64)>) {
+        if joined.is_empty() {
+            return;
+        }
+        sort(&mut joined);
+        for instance in self.instances.values_mut() {
+            let of = (instance.writer, instance.clock);
+            instance.withdrawn |= joined.binary_search(&of).is_ok();
         }
     }
 

@@ -8,7 +8,7 @@ use crate::membership::stability::Quorum;
 use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::state::counter;
 use crate::state::keys::KeyId;
-use crate::state::slot::Stamp;
+use crate::state::slot::{Slot, Stamp};
 use crate::state::sweep::sweep;
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
@@ -45,6 +45,7 @@ impl Replica {
     /// clocks `stored`. Returns whether anything was removed.
     fn sweep_counters(&mut self, quorum: &Quorum, stored: &[u64]) -> bool {
         let mut changed = false;
+        let mut joined = Vec::new();
         for at in 0..self.state.pages().len() {
             for key_id in self.state.odd_counters(at) {
                 let mut slots = self.state.slots(key_id);
@@ -58,6 +59,7 @@ impl Replica {
                     changed = true;
                     if let Some((before, key)) = before.zip(self.state.keys().get(key_id)) {
                         self.idempotency.note_new_lifetimes(key, &before, &slots);
+                        joined.extend(joined_withdrawals(&before, &slots));
                     }
                     counter::normalize(&mut slots);
                     self.state
@@ -68,6 +70,7 @@ impl Replica {
                 self.membership.note_waiting(waits);
             }
         }
+        self.idempotency.note_joined(joined);
         changed
     }
 
@@ -96,6 +99,19 @@ impl Replica {
         self.deciding.take();
         key_ids
     }
+}
+
+/// The transactions whose withdrawals were joined in a sweep: their writers and clocks.
+fn joined_withdrawals(before: &[Slot], slots: &[Slot]) -> Vec<(u32, u64)> {
+    let mut joined = Vec::new();
+    for slot in before {
+        let writer = slot.writer();
+        let kept = counter::find(slots, writer).map_or(0, |at| slots[at].side.withdrawals.len());
+        if kept < slot.side.withdrawals.len() {
+            joined.extend(slot.side.withdrawals.iter().map(|it| (writer, it.clock)));
+        }
+    }
+    joined
 }
 
 #[cfg(test)]

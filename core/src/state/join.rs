@@ -453,7 +453,8 @@ impl<I: KeyIndex> State<I> {
             changed |= slot.side.fold != side.fold;
             slot.side.fold.clone_from(&side.fold);
         }
-        for withdrawal in side.withdrawals.iter().filter(|it| fresh(it.by)) {
+        // One that stands for several comes before those that are apart from it.
+        for withdrawal in side.withdrawals.iter().rev().filter(|it| fresh(it.by)) {
             let by = here(withdrawal.by);
             let withdrawal = Withdrawal { by, ..*withdrawal };
             changed |= slot.side.withdraw(withdrawal, &|a, b| rank(a) > rank(b));

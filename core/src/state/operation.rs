@@ -211,8 +211,8 @@ impl<I: KeyIndex> State<I> {
 impl<I: KeyIndex> State<I> {
     /// Withdraws one add of a writer from a counter. Returns false, with nothing changed, if this was done
     /// before, if the add is cancelled or part of another writer's total by now, or if the slot is in a later
-    /// lifetime. Once the begin of a lifetime is collected, `sure` says that the caller knows it is the same
-    /// lifetime.
+    /// lifetime. Once the begin of a lifetime is collected, or withdrawals are joined, `sure` says that the caller
+    /// knows it is the same lifetime, and that it was not withdrawn.
     pub(crate) fn withdraw(
         &mut self,
         key_id: KeyId,
@@ -231,10 +231,8 @@ impl<I: KeyIndex> State<I> {
         let void =
             at < slot.began() || at <= slot.watermark_clock() || slot.row.clock < at || unsure;
         let mut withdrawals = slot.side.withdrawals.iter();
-        let done = withdrawals.any(|it| match it.several {
-            true => at <= it.clock,
-            false => at == it.clock,
-        });
+        // The caller also knows then whether this add is among those that were withdrawn and joined.
+        let done = withdrawals.any(|it| at == it.clock || it.several && at < it.clock && !sure);
         if slot.side.moved.is_some() || void || done {
             return false;
         }

@@ -169,8 +169,9 @@ fn sweep_slot(
     }
     let (clock, total) = (slot.row.clock, slot.total());
     slot.set_shard(clock, total, extra);
+    let writer = slot.writer();
     let withdrawals = &mut slot.side.withdrawals;
-    let joined = withdrawals.update(|it| join_withdrawals(it, stable));
+    let joined = withdrawals.update(|it| join_withdrawals(it, writer, stable));
     *waits |= joined == Some(false);
     if let Some(lift) = &slot.side.lift {
         if has_children || !stable(lift.by) {
@@ -198,11 +199,18 @@ fn sweep_slot(
 
 /// Joins stable withdrawals into one: from now on a cancel of one of them cancels all. Returns false if some
 /// are not stable yet. Withdrawals whose sum fits no message stay apart.
-fn join_withdrawals(withdrawals: &mut Vec<Withdrawal>, stable: &dyn Fn(Stamp) -> bool) -> bool {
-    if withdrawals.len() < 2 {
+///
+/// The transactions of the slot's owner up to there must be stable, too. So all members know them with their
+/// keys, and can tell one that has to be withdrawn later from the joined ones.
+fn join_withdrawals(
+    withdrawals: &mut Vec<Withdrawal>,
+    writer: u32,
+    stable: &dyn Fn(Stamp) -> bool,
+) -> bool {
+    let [.., _, Withdrawal { clock, .. }] = withdrawals[..] else {
         return true;
-    }
-    if !withdrawals.iter().all(|it| stable(it.by)) {
+    };
+    if !stable(Stamp { writer, clock }) || !withdrawals.iter().all(|it| stable(it.by)) {
         return false;
     }
     let sum: i128 = withdrawals.iter().map(|it| it.amount).sum();

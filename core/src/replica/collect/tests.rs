@@ -101,12 +101,12 @@ fn withdrawals_are_joined_when_all_have_seen_them() {
     let mut one = plain(1, 12, 100);
     let (first, last) = (withdrawal(5, 2, 3, by(2, 9)), withdrawal(8, 4, 5, by(3, 9)));
     one.side.withdrawals.set(vec![first]);
-    assert_eq!(
-        swept(&[one.clone()], &[]),
-        (vec![one.clone()], false, false)
-    );
+    for unseen in [&[][..], &[by(1, 5)]] {
+        let same = vec![one.clone()];
+        assert_eq!(swept(&[one.clone()], unseen), (same, false, false));
+    }
     one.side.withdrawals.set(vec![first, last]);
-    for unseen in [by(2, 9), by(3, 9)] {
+    for unseen in [by(2, 9), by(3, 9), by(1, 8)] {
         let same = vec![one.clone()];
         assert_eq!(swept(&[one.clone()], &[unseen]), (same, false, true));
     }

@@ -73,9 +73,16 @@ fn what_not_all_have_seen_is_withdrawn_whoever_watched_it() {
     }
 }
 
+/// Which of them is among the joined ones, the log knows as it saw the join, or it does not know.
 #[test]
 fn of_several_that_are_one_none_is_withdrawn_again() {
-    for (several, left) in [(true, 1), (false, 2)] {
+    // Of three transactions, the middle one is withdrawn, or the first two are and were joined.
+    for (several, saw, watched, first) in [
+        (false, false, true, true),
+        (true, true, true, false),
+        (true, false, true, true),
+        (true, false, false, false),
+    ] {
         let [mut one, mut two] = members();
         let mut clocks = Vec::new();
         for key in ["a", "b", "c"] {
@@ -96,10 +103,60 @@ fn of_several_that_are_one_none_is_withdrawn_again() {
             by: Stamp { writer, clock: 1 },
         }]);
         one.state.put_slots(key_id, slots);
+        if several {
+            stable(&mut one, writer, clocks[1]);
+        }
+        if saw {
+            let joined = vec![(writer, clocks[1]), (writer, clocks[0])];
+            one.idempotency.note_joined(joined);
+        }
+        for place in 0..6 {
+            one.idempotency.at_mut(place).unwrap().watched = watched;
+        }
         let made: Vec<u64> = withdrawn(&mut one).iter().map(|it| it.1).collect();
         let expected = [clocks[0], clocks[2]];
-        assert_eq!(made, expected[2 - left..], "{several}");
+        assert_eq!(
+            made,
+            expected[usize::from(!first)..],
+            "{several} {saw} {watched}"
+        );
     }
+}
+
+/// A withdrawal that comes after others were joined stays apart, also in a replica that receives both at once.
+#[test]
+fn a_withdrawal_after_a_join_stays_apart() {
+    let [mut one, two] = members();
+    add(&mut one, "a", 5);
+    let key_id = one.key_id("n").unwrap();
+    let writer = one.membership.number(&mut one.state, two.writer());
+    let to = |clock, amount, several| Withdrawal {
+        clock,
+        amount,
+        before: 0,
+        several,
+        by: Stamp {
+            writer: OWN,
+            clock: 1,
+        },
+    };
+    let mut slot = Slot::new(
+        writer,
+        Row {
+            clock: 9,
+            total: 30,
+        },
+        None,
+    );
+    let apart = vec![to(4, 5, false), to(8, 10, true)];
+    slot.side.withdrawals.set(apart);
+    let mut slots = one.state.slots(key_id);
+    slots.push(slot);
+    one.state.put_slots(key_id, slots);
+    one.state.advance(writer as usize, 9);
+    let mut three = Replica::new(one.space().clone(), WriterId::from_bytes([77; 16]));
+    three.merge(&one.delta(&VersionVector::default())).unwrap();
+    assert_eq!((one.value("n"), three.value("n")), (Some(20), Some(20)));
 }
 
 /// Each is withdrawn once, also if they came to the store one by one: the slot may have begun a lifetime
