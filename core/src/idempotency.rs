@@ -74,6 +74,9 @@
 //! 7. *No retirement hides the slot.* A slot that was retired is not touched, since its amount lies in the
 //!    successor's total. So a member retires a writer only when the writer's keyed transactions are stable
 //!    (`is_keyed_stable`), and every member withdraws what is due before it acknowledges.
+//! 8. *A joined withdrawal hides none that comes later.* Withdrawals in a slot are joined once all have seen
+//!    them, with the slot's transactions up to there and their keys. The log notes which transactions these
+//!    were. Any other one that it watched is withdrawn apart from them.
 //!
 //! **The code.** `State::withdraw` in `core/src/state/operation.rs`, `core/src/idempotency/withdrawal.rs` (`withdraw`, `duplicates_of`, `withdraw_add`),
 //! `Side::withdraw`, `Slot::withdrawn` and `Slot::last_add` in `core/src/state/slot.rs`, `alone` in

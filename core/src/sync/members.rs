@@ -268,7 +268,6 @@ impl SyncMachine {
                     || self.is_answered_by_member(replica, message, link)
                 {
                     let link = self.link_to_come_back_by(replica, message, link);
-                    #[cfg(not(target_family = "wasm"))]
                     self.ask_instead(now, replica, message, link);
                     self.begin_rejoin(now, replica, link);
                 }

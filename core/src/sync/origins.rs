@@ -27,6 +27,9 @@ const DENIALS_MAX: u32 = 8;
 /// that passes records on could be missed. With more, one link could fill the room of all links.
 const OF_LINK_MAX: usize = 8;
 
+/// Whether links are told apart. Nobody takes accusations in a page.
+const ATTRIBUTES: bool = !cfg!(target_family = "wasm");
+
 /// A fault, with the links of both sides: the one that brought the present shard, and the one that
 /// contradicts it. It does not say which of them is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +127,7 @@ impl SyncMachine {
         link: Option<Link>,
         raised: &[(WriterId, u64)],
     ) {
-        let Some(link) = link else {
+        let Some(link) = link.filter(|_| ATTRIBUTES) else {
             return;
         };
         for (writer, since) in raised {
@@ -141,7 +144,8 @@ impl SyncMachine {
 
     /// Attributes the faults since the last call to the link that brought their evidence.
     pub(super) fn attribute(&mut self, replica: &mut Replica, link: Option<Link>) {
-        for fault in replica.forks.take_fresh_faults() {
+        let faults = replica.forks.take_fresh_faults().into_iter();
+        for fault in faults.filter(|_| ATTRIBUTES) {
             let own = fault.writer == replica.writer();
             let since = match fault.evidence {
                 Evidence::Ahead { own } => own,
@@ -218,7 +222,7 @@ impl SyncMachine {
         link: Option<Link>,
         message: &Message,
     ) {
-        let Some(writer) = origin(message).filter(|_| link.is_some()) else {
+        let Some(writer) = origin(message).filter(|_| ATTRIBUTES && link.is_some()) else {
             return;
         };
         let hi = message.hi(&writer).unwrap_or_default();

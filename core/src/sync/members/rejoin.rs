@@ -48,7 +48,6 @@ impl SyncMachine {
 
     /// Asks this peer in place of the one before, if its message says that it is a member and nothing says that of
     /// the other one. Whoever is no member never answers, and the next peer would be asked only after a while.
-    #[cfg(not(target_family = "wasm"))]
     pub(in crate::sync) fn ask_instead(
         &mut self,
         now: Millis,

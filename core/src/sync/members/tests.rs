@@ -1,6 +1,5 @@
 //! The frames of a machine to guests and members, and when it sends them.
 
-#[cfg(not(target_family = "wasm"))]
 mod asked;
 mod copies;
 mod duties;
