@@ -1,7 +1,7 @@
 //! Why a write was rejected.
 
 use crate::bounds;
-use crate::error::Detail;
+use crate::error::{Detail, Error, detail};
 use core::fmt;
 
 /// The reason why a write was rejected: a key, an amount or the room for it.
@@ -59,6 +59,14 @@ pub enum WriteError {
         /// How many there may be. The number depends on the source of the new writers.
         max: Detail<usize>,
     },
+}
+
+impl WriteError {
+    /// The error of an add that does not fit into a total.
+    pub(crate) fn overflow(total: i128, by: i64) -> Error {
+        let (total, by) = (detail(total), detail(by));
+        Error::from(WriteError::Overflow { total, by })
+    }
 }
 
 impl fmt::Display for WriteError {

@@ -98,9 +98,9 @@ impl Membership {
         }
     }
 
-    /// Raises the low clocks of retired writers for a replica that has forgotten them, so that it receives
-    /// nothing of them again. Whoever has a writer's retirement has everything of the writer, so a vector
-    /// with the retirement and without the writer is of a replica that has forgotten it.
+    /// Raises the low clocks of retired writers for a replica that has forgotten them. So it receives nothing of
+    /// them again. A replica with a writer's retirement has everything of the writer. So a vector with the
+    /// retirement and without the writer is of a replica that has forgotten it.
     #[cfg(all(feature = "members", not(target_family = "wasm")))]
     pub(crate) fn pass_over_forgotten(&self, state: &State, lows: &mut [u64]) {
         for (writer_state, number) in self.ended_states() {

@@ -19,7 +19,6 @@
 //! - **A withdrawal takes one add out** that counts under another writer too. Totals stay as they are, and so
 //!   do the watermarks that note them. A read subtracts the withdrawn amount where no watermark reaches it.
 //!   [The log of idempotency keys](crate::idempotency#withdrawal) says why that is exact.
-//!
 //! - **An expiry hides what its issuer saw**, while it is in force. Each slot has a [`Reach`]: the longer one of
 //!   its watermark and of the expiries in force. Reads go by that. Whatever drops or replaces a record, or
 //!   begins a lifetime, goes by watermarks alone, because an expiry may still turn out to be void.
@@ -590,40 +589,37 @@ fn is_void(slots: &[Slot], slot: &Slot) -> bool {
     }
 }
 
-/// Drops each child that has no parent. Drops also each child whose parent began a new lifetime or was
-/// cancelled since the retirement.
-///
-/// One with the record of an end stays until that is decided, and is cancelled as a whole. The clock at which
-/// its parent's lifetime began may be collected elsewhere before that, and the child would seem to count again.
+/// Drops each [void](is_void) child. One with the record of an end stays until that is decided, and is cancelled
+/// as a whole: the clock at which its parent's lifetime began may be collected elsewhere before that, and the
+/// child would seem to count again.
 fn drop_void(slots: &mut Vec<Slot>) {
     loop {
         let void: Vec<bool> = slots.iter().map(|slot| is_void(slots, slot)).collect();
-        for (slot, _) in slots.iter_mut().zip(&void).filter(|it| *it.1) {
-            cancel_child(slot);
-        }
-        let before = slots.len();
-        let mut void = void.iter();
-        slots.retain(|slot| void.next() == Some(&false) || !slot.side.expired.is_empty());
-        if slots.len() == before {
+        let (mut void, mut done) = (void.into_iter(), true);
+        slots.retain_mut(|slot| {
+            let void = void.next() == Some(true);
+            let changes = void && (slot.side.expired.is_empty() || cancel_child(slot));
+            done &= !changes;
+            !void || !slot.side.expired.is_empty()
+        });
+        if done {
             break;
         }
     }
 }
 
-/// Cancels a child, and the amount that its parent took over from it.
-fn cancel_child(slot: &mut Slot) {
+/// Cancels a child, and the amount that its parent took over from it. Returns false if it was cancelled before.
+fn cancel_child(slot: &mut Slot) -> bool {
     let (clock, total) = (slot.row.clock, slot.total());
-    let cancelled = slot.watermark_clock() >= clock;
-    let Side {
-        watermark, moved, ..
-    } = &mut slot.side;
-    if let Some(moved) = moved.get_mut().and_then(Option::as_mut) {
+    let cancels = slot.watermark_clock() < clock;
+    if let Some(moved) = slot.side.moved.get_mut().and_then(Option::as_mut) {
         moved.amount = 0;
-        if !cancelled {
+        if cancels {
             let by = moved.to;
-            *watermark = Some(Watermark { clock, total, by });
+            slot.side.watermark = Some(Watermark { clock, total, by });
         }
     }
+    cancels
 }
 
 #[cfg(test)]

@@ -114,7 +114,10 @@ impl<I: KeyIndex> State<I> {
         }
         let exists = sum.exists();
         match op {
-            Op::Add(by) => act.add(slots, by).map_err(|total| overflow(total, by))?,
+            Op::Add(by) => {
+                let added = act.add(slots, by);
+                added.map_err(|total| WriteError::overflow(total, by))?
+            }
             Op::Reset => act.cancel(slots, Some(Assignment::Reset)),
             Op::Set(value) => act.cancel(slots, Some(Assignment::Set(value))),
             _ if !exists => return Ok(false),
@@ -187,7 +190,7 @@ impl<I: KeyIndex> State<I> {
             return Ok(false);
         }
         if let Some(&Row { total, .. }) = page.own.get(bit) {
-            return Err(overflow(total.into(), by));
+            return Err(WriteError::overflow(total.into(), by));
         }
         page.own.insert(bit, Row { clock, total: by });
         self.touch(page_at, 1 << bit);
@@ -227,9 +230,8 @@ impl<I: KeyIndex> State<I> {
         };
         let slot = &mut slots[found];
         // The begin of a lifetime is forgotten once it is stable, so this may be a later lifetime.
-        let unsure = slot.began() == 0 && !sure;
-        let void =
-            at < slot.began() || at <= slot.watermark_clock() || slot.row.clock < at || unsure;
+        let unsure = slot.began() == 0 && !sure || slot.row.clock < at;
+        let void = at < slot.began() || at <= slot.watermark_clock() || unsure;
         let mut withdrawals = slot.side.withdrawals.iter();
         // The caller also knows then whether this add is among those that were withdrawn and joined.
         let done = withdrawals.any(|it| at == it.clock || it.several && at < it.clock && !sure);
@@ -240,14 +242,6 @@ impl<I: KeyIndex> State<I> {
         self.put_slots(key_id, slots);
         true
     }
-}
-
-/// An add that does not fit into a total.
-fn overflow(total: i128, by: i64) -> Error {
-    Error::from(WriteError::Overflow {
-        total: detail(total),
-        by: detail(by),
-    })
 }
 
 /// Checks that an expiry is in range.

@@ -170,7 +170,7 @@ impl Fold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Withdrawal {
     /// The owner's clock at the transaction. If the record stands for several withdrawals that every member
-    /// has seen, the clock of the last one. A withdrawal of an earlier transaction that arrives later stays apart.
+    /// has seen, the clock of the last one. One that comes later stays apart.
     pub(crate) clock: u64,
     /// The amount that the transaction added. The sum, if the record stands for several.
     pub(crate) amount: i128,

@@ -198,10 +198,8 @@ fn sweep_slot(
 }
 
 /// Joins stable withdrawals into one: from now on a cancel of one of them cancels all. Returns false if some
-/// are not stable yet. Withdrawals whose sum fits no message stay apart.
-///
-/// The transactions of the slot's owner up to there must be stable, too. So all members know them with their
-/// keys, and can tell one that has to be withdrawn later from the joined ones.
+/// are not stable yet. Withdrawals whose sum fits no message stay apart. The slot's transactions up to there
+/// must be stable, too. So all members know them with their keys, and can tell a later withdrawal from these.
 fn join_withdrawals(
     withdrawals: &mut Vec<Withdrawal>,
     writer: u32,

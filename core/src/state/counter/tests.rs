@@ -634,8 +634,18 @@ fn a_void_child_with_the_record_of_an_end_never_counts_again() {
     for first in [refreshed, cancelled] {
         let mut void = child(first, 7, 5);
         void.side.expired.set(vec![end.clone()]);
-        let mut slots = vec![parent.clone(), void, other.clone()];
+        let mut grandchild = plain(3, 5, 7);
+        let to = Stamp {
+            writer: 1,
+            clock: 2,
+        };
+        grandchild
+            .side
+            .moved
+            .set(Some(Box::new(Moved { to, amount: 7 })));
+        let mut slots = vec![parent.clone(), void, other.clone(), grandchild];
         normalize(&mut slots);
+        assert_eq!(slots.len(), 3);
         let all = sum(&slots, &ids());
         assert_eq!((all.value(), all.until), (Some(4), None));
         slots[0].set_shard(12, 3, added(12));

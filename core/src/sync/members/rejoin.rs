@@ -47,7 +47,7 @@ impl SyncMachine {
     }
 
     /// Asks this peer in place of the one before, if its message says that it is a member and nothing says that of
-    /// the other one. Whoever is no member never answers, and the next peer would be asked only after a while.
+    /// the other one. A peer that is no member never answers, and the next one would be asked only after a while.
     pub(in crate::sync) fn ask_instead(
         &mut self,
         now: Millis,

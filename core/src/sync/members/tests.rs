@@ -1,8 +1,8 @@
 //! The frames of a machine to guests and members, and when it sends them.
 
-mod asked;
 mod copies;
 mod duties;
+mod peers;
 mod returns;
 mod starts;
 mod unsure;
