@@ -7,20 +7,6 @@
 //! it is not mended.
 //!
 //! # The faults
-//! **A reader stays apart** ([`APART`]). A member restarts, and writes before it has announced its start. A
-//! guest without a configuration pulls the member's whole state, and so receives those transactions. The
-//! other members judge the start to be behind. Its process goes on under another writer, and the members
-//! forget the first writer with nothing counted.
-//!
-//! The guest has written nothing itself, so a member's whole state may replace its own. But the replacement
-//! must remove nothing (`make_way` in `core/src/replica/admission.rs`), and no member names that writer any
-//! more. So the guest rejects each transfer as `not_covered`, for ever. It cannot distinguish such a writer
-//! from one that the sender has not received yet.
-//!
-//! There are two ways out. The guest could ask a member for the end of the writer, as replicas do for their
-//! own. Or it could reject transactions of a start that is neither announced nor admitted. The second way
-//! costs guests without a link to a member what they see today.
-//!
 //! **What a guest handed to a member is lost** ([`LOST`]). A member's last flushes were not done, so its next
 //! start begins behind the horizon of one member. The other member had not collected so far, and admits it.
 //! The other member is then rejected as well, rejoins, and takes the whole state of the first one.
@@ -30,13 +16,11 @@
 //! place for such transactions yet. Members take this into account for their own transactions, and guests do
 //! not. A replica that counted before there were members loses its transactions in the same way.
 
-/// A reader stays apart.
-pub const APART: &str = "a reader stays apart";
 /// A member loses the transactions that a guest, or a replica that is not a member yet, sent to it.
 pub const LOST: &str = "what a guest handed to a member is lost";
 
 /// Scenario, seed and fault.
-pub const OPEN: [(&str, u64, &str); 2] = [("beginnings", 6891, LOST), ("limited", 1479, APART)];
+pub const OPEN: [(&str, u64, &str); 1] = [("beginnings", 6891, LOST)];
 
 /// The outcome of a seed. Returns `None` if the seed is listed and fails.
 ///

@@ -125,6 +125,14 @@ impl Membership {
         Ok(())
     }
 
+    /// Whether a member has admitted a writer, or its owner has announced it.
+    pub(crate) fn is_placed(&self, number: Option<u32>) -> bool {
+        number.is_some_and(|number| {
+            let writer_state = &self.table.writer_states[number as usize];
+            writer_state.intro.is_some() || writer_state.announce.is_some()
+        })
+    }
+
     /// Whether the sender of a complete message, which does not name a writer, has forgotten it.
     pub(crate) fn is_gone_from(&self, state: &State, message: &Message, writer: &WriterId) -> bool {
         let hi = |writer: &WriterId| message.hi(writer);

@@ -9,6 +9,7 @@ use crate::optional::GUESTS;
 use crate::state::keys::KeyId;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 impl Replica {
@@ -24,14 +25,18 @@ impl Replica {
         }
         // The message must not take anything back. The sender has forgotten a writer that the message does
         // not name. If the space was open here, the sender may never have admitted this writer, which then
-        // deals with members by itself. A replica that waited for such writers would stay apart while they
-        // are away. It would wait for ever if members had ended one of them at an earlier clock, because its
-        // process goes on under another writer.
+        // deals with members by itself. So does a member's start that wrote before it announced itself. A
+        // replica that waited for such writers would stay apart while they are away. It would wait for ever if
+        // members had ended one of them at an earlier clock, because its process goes on under another writer.
         let open = self.membership.configuration().is_none();
+        let by_itself =
+            |writer: &WriterId| open || !self.membership.is_placed(self.state.number_of(writer));
         for (writer, held) in self.writers().filter(|it| !self.rejoin.is_earlier(&it.0)) {
             let ended = open && message.has_ended(&writer);
             let told = message.hi(&writer).filter(|_| !ended).unwrap_or_else(|| {
-                match open || self.membership.is_gone_from(&self.state, message, &writer) {
+                match by_itself(&writer)
+                    || self.membership.is_gone_from(&self.state, message, &writer)
+                {
                     true => held,
                     false => 0,
                 }
