@@ -379,6 +379,21 @@ fn members_that_are_away_put_the_majority_at_risk() {
     );
 }
 
+/// The original has the links. So the copy reports no peer as gone, and advises nobody to remove a member.
+#[test]
+fn a_copy_says_nothing_of_its_links() {
+    let mut facts = fine();
+    let row = json!({ "address": "/ip4/127.0.0.1/tcp/9", "code": "refused", "detail": "why", "for_ms": 9_000 });
+    facts.unreached = json!([row]);
+    let space = &mut facts.status["spaces"][0];
+    space["stuck"] =
+        json!([{ "owner": "ab", "rights": "40", "budgets": 1, "sequences": 0, "more": false }]);
+    let codes = |facts: &Facts| found(facts).iter().map(|it| it.0).collect::<Vec<_>>();
+    assert_eq!(codes(&facts), ["peers_unreached", "stuck"]);
+    facts.status["spaces"][0]["copied"] = json!(true);
+    assert_eq!(codes(&facts), ["copied"]);
+}
+
 #[test]
 fn each_check_is_documented() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");

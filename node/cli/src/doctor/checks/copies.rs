@@ -13,7 +13,8 @@ pub(super) fn copied(facts: &Facts) -> Vec<Finding> {
                   docs/operations.md tells what a copy does meanwhile.";
     let told = |space: &Value| {
         let what = "this node's data folder is a copy of another node's, which may still run: this one adds, reads \
-                    and syncs, and it spends, draws and decides nothing";
+                    and syncs, and it spends, draws and decides nothing. While the original runs, this one is \
+                    linked for 2 s of each minute";
         (space["copied"] == true).then(|| in_space(space, Severity::Problem, what.into(), advice))
     };
     facts.spaces().filter_map(told).collect()
