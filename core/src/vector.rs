@@ -75,9 +75,11 @@ impl VersionVector {
     #[cfg(all(feature = "members", not(target_family = "wasm")))]
     pub(crate) fn up_to(mut self, writer: &WriterId, clock: u64) -> VersionVector {
         if let Ok(at) = self.0.binary_search_by(|entry| entry.0.cmp(writer)) {
-            self.0[at].1 = clock.min(self.0[at].1);
+            match clock {
+                0 => drop(self.0.remove(at)),
+                _ => self.0[at].1 = clock.min(self.0[at].1),
+            }
         }
-        self.0.retain(|entry| entry.1 > 0);
         self
     }
 

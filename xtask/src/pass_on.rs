@@ -58,7 +58,7 @@ pub(crate) fn program(repo: &Repo, args: &[OsString]) -> Result<Command> {
     Ok(bench)
 }
 
-fn build(repo: &Repo, package: &str, which: &[&str]) -> Result<()> {
+pub(crate) fn build(repo: &Repo, package: &str, which: &[&str]) -> Result<()> {
     let mut build = repo.cargo();
     build.args(["build", "--release", "--package", package]);
     shown(build.args(which))

@@ -102,7 +102,7 @@ impl Membership {
     /// them again. A replica with a writer's retirement has everything of the writer. So a vector with the
     /// retirement and without the writer is of a replica that has forgotten it.
     #[cfg(all(feature = "members", not(target_family = "wasm")))]
-    pub(crate) fn pass_over_forgotten(&self, state: &State, lows: &mut [u64]) {
+    pub(crate) fn past_forgotten(&self, state: &State, mut lows: Vec<u64>) -> Vec<u64> {
         for (writer_state, number) in self.ended_states() {
             let at = number as usize;
             if let Some(retired) = writer_state.retired.filter(|_| lows[at] == 0)
@@ -111,10 +111,11 @@ impl Membership {
                 lows[at] = state.clock_at(number);
             }
         }
+        lows
     }
 
-    /// Takes the retirements of those writers out of a vector which it leaves out although they are here. So no
-    /// peer takes them for [forgotten](Self::pass_over_forgotten) here.
+    /// A vector may leave out writers that are here. Takes their retirements out of it, too, so that no peer takes
+    /// them for [forgotten](Self::past_forgotten) here.
     #[cfg(all(feature = "members", not(target_family = "wasm")))]
     pub(crate) fn without_retirements(
         &self,

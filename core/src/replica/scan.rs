@@ -42,13 +42,12 @@ impl Scan {
     /// The first scan, over what this replica has beyond `since`, and over keyed operations if they are
     /// wanted. It leaves out the records of writers that a native node, which wants those, has forgotten.
     pub(crate) fn new(replica: &Replica, since: &VersionVector, keyed: bool) -> Scan {
-        #[allow(unused_mut)]
-        let mut lows = replica.membership.lows(&replica.state, since);
+        let lows = replica.membership.lows(&replica.state, since);
         #[cfg(all(feature = "members", not(target_family = "wasm")))]
-        if keyed {
-            let membership = &replica.membership;
-            membership.pass_over_forgotten(&replica.state, &mut lows);
-        }
+        let lows = match keyed {
+            true => replica.membership.past_forgotten(&replica.state, lows),
+            false => lows,
+        };
         Scan {
             keyed: KeyedScan::new(&lows, keyed),
             lows,

@@ -27,7 +27,7 @@ const DENIALS_MAX: u32 = 8;
 /// that passes records on could be missed. With more, one link could fill the room of all links.
 const OF_LINK_MAX: usize = 8;
 
-/// Whether links are told apart. Nobody takes accusations in a page.
+/// Whether the machine attributes faults to links. A page takes no accusations.
 const ATTRIBUTES: bool = !cfg!(target_family = "wasm");
 
 /// A fault, with the links of both sides: the one that brought the present shard, and the one that

@@ -18,7 +18,7 @@ const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 /// A difference between clocks that is not acted on, in milliseconds. It is in the range of the error of measuring.
 const NEGLIGIBLE_MS: u64 = 100;
 
-/// How long the clock of a node counts after its link is gone. Most links that break are back by then. Lower lets
+/// How long the clock of a node counts after its link is gone, in case the two connect again. Lower lets
 /// a node fall back to its own clock, or to none, for the moment between two connections. Higher delays that where
 /// the other node is gone for good.
 const KEPT: Duration = Duration::from_secs(5);

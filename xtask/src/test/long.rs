@@ -16,7 +16,7 @@ use crate::mutants;
 use crate::pass_on;
 use crate::proofs::{self, ExploreArgs, SoakArgs};
 use crate::repo::Repo;
-use crate::run::{capture, shown};
+use crate::run::capture;
 
 const REPORT: &str = "docs/reports/long.md";
 const FAULTS_REPORT: &str = "docs/reports/faults.md";
@@ -145,9 +145,7 @@ fn hostile(repo: &Repo, seeds: u64) -> Result<Tally> {
 
 /// The program of a node, built.
 fn built_node(repo: &Repo) -> Result<PathBuf> {
-    let mut command = repo.cargo();
-    command.args(["build", "--release", "--package", "tallymesh-node"]);
-    shown(&mut command)?;
+    pass_on::build(repo, "tallymesh-node", &["--bins"])?;
     Ok(repo.node_binary())
 }
 

@@ -370,7 +370,7 @@ fn what_a_state_takes_the_place_of_is_dropped_unless_the_state_takes_something_b
         missing(1, 0, 10)
     );
     assert_eq!(make_way(&told(&[(1, 0, 10)], &[]), true), (Ok(false), 2));
-    // A start that wrote before its announcement deals with members by itself. It is told of no more.
+    // A member's start makes again by itself what it wrote before its announcement. The state need not name it.
     let mut early = reader.clone();
     early.membership.table_mut().stored().writer_states[1] = WriterState::default();
     let message = whole(&[(2, 0, 10)], &[]);

@@ -69,7 +69,8 @@ const STARTED_MS: u64 = 60_000;
 const NEARLY: f64 = 0.8;
 const ALL_BUT: f64 = 0.95;
 
-/// What says nothing at a copy of a data folder. The original has the links, but for some seconds of each minute.
+/// The checks that say nothing at a copy of a data folder. The original has the links, except for some seconds of
+/// each minute.
 const OF_LINKS: [&str; 5] = [
     "links",
     "peers_unreached",

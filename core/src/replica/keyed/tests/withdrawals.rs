@@ -76,7 +76,7 @@ fn what_not_all_have_seen_is_withdrawn_whoever_watched_it() {
 /// Which of them is among the joined ones, the log knows as it saw the join, or it does not know.
 #[test]
 fn of_several_that_are_one_none_is_withdrawn_again() {
-    // Of three transactions, the middle one is withdrawn, or the first two are and were joined.
+    // Somebody withdrew the middle one of three transactions, or the first two, whose withdrawals were joined.
     for (several, saw, watched, first) in [
         (false, false, true, true),
         (true, true, true, false),

@@ -1,9 +1,9 @@
-//! Whom a replica asks that has to come back.
+//! The peers that a replica asks when it has to come back.
 
 use super::*;
 use crate::message::records::Configuration;
 
-/// Of two replicas, the first one is no member and never answers. The second one's message says that it is one.
+/// The first peer is no member and never answers. The message of the second peer says that it is a member.
 #[test]
 fn a_member_is_asked_in_place_of_whoever_is_none() {
     let mut guest = End::guest();
