@@ -127,7 +127,7 @@ impl QuotaMut<'_> {
                 }
                 continue;
             }
-            if until > self.replica.state.time() {
+            if until > self.replica.state.time() || self.replica.is_time_unsure() {
                 continue;
             }
             let key = account.key();

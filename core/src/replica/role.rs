@@ -15,8 +15,9 @@ impl MembersMut<'_> {
         self.replica.adds_only = adds_only;
     }
 
-    /// Says whether the [time](Replica::set_time) is only the own clock of a guest, because no member has told its
-    /// time. While it is, in a space with members, this replica ends no counter: an operation on one that has
+    /// Says whether the [time](Replica::set_time) is only the own clock, which does not count: at a guest to which no
+    /// member has told its time, and at a member that awaits the clock of another one. While it is, in a space with
+    /// members, this replica ends no counter, period or lease: an operation on a counter that has
     /// expired by that clock is rejected with [`ScopeError::Expired`]. Reads go by that clock all the same. An open
     /// space is not affected.
     pub fn set_time_unsure(&mut self, unsure: bool) {
@@ -27,7 +28,7 @@ impl MembersMut<'_> {
 impl Replica {
     /// Rejects an operation that cancels, and an add that first has to cancel the counter's sum. This sum is
     /// the whole value, or an expiry that would end the new lifetime. Rejects any operation that would end a counter
-    /// by a guest's own clock.
+    /// by a clock that does not count.
     pub(super) fn check_role(&self, op: Op, sum: &Sum) -> Result<(), Error> {
         let left = !sum.exists() && sum.until.is_some();
         let past = self.is_past(sum.expiry());
@@ -41,7 +42,7 @@ impl Replica {
     }
 
     /// Whether the time may end nothing here.
-    pub(super) fn is_time_unsure(&self) -> bool {
+    pub(crate) fn is_time_unsure(&self) -> bool {
         self.time_unsure && self.membership.configuration().is_some()
     }
 

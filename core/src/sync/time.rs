@@ -59,11 +59,11 @@ impl SyncMachine {
     }
 
     /// Tells a link's peer the time of this member, if the peer takes it and was not told it just now. A program
-    /// that never sets the time of its replica has none.
+    /// that never sets the time of its replica has none, and neither has a member that is unsure of it.
     #[cfg(feature = "members")]
     pub(super) fn tell_time(&mut self, now: Millis, replica: &Replica, link: Link) {
         let unix_ms = replica.state.time();
-        if unix_ms == 0 || !replica.members().is_member() {
+        if unix_ms == 0 || replica.is_time_unsure() || !replica.members().is_member() {
             return;
         }
         let Some(hello) = self.peer_mut(link).and_then(|it| it.hello.as_mut()) else {

@@ -31,6 +31,9 @@ const EXACT_MAX: u64 = (1 << 53) - 1;
 /// How often this node asks each node.
 const INTERVAL: Duration = Duration::from_secs(60);
 
+/// After this time a node is asked again whose clock is awaited, and after twice as long each further time.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Among so many last answers, the fastest one counts, because its offset is the most exact.
 const SAMPLES: usize = 5;
 
@@ -137,6 +140,8 @@ struct Sample {
 struct NodeQueries {
     open: Option<OutboundRequestId>,
     next: Instant,
+    /// How many questions failed before the first answer.
+    failures: u32,
     samples: VecDeque<Sample>,
 }
 
@@ -166,6 +171,7 @@ impl NodeInfos {
         let new = NodeQueries {
             open: None,
             next: now,
+            failures: 0,
             samples: VecDeque::new(),
         };
         self.nodes.insert(peer, new);
@@ -186,8 +192,14 @@ impl NodeInfos {
     }
 
     /// Records that no answer will arrive.
-    pub(super) fn failed(&mut self, peer: &PeerId, id: OutboundRequestId) {
-        self.close(peer, id);
+    pub(super) fn failed(&mut self, peer: &PeerId, id: OutboundRequestId, now: Instant) {
+        let Some(asked) = self.close(peer, id) else {
+            return;
+        };
+        if asked.samples.is_empty() {
+            asked.next = now + AGAIN.saturating_mul(1 << asked.failures).min(INTERVAL);
+            asked.failures = (asked.failures + 1).min(u32::BITS - 1);
+        }
     }
 
     fn close(&mut self, peer: &PeerId, id: OutboundRequestId) -> Option<&mut NodeQueries> {

@@ -101,8 +101,9 @@ const READING: [&str; 6] = [
 ];
 
 /// The codes with which any write of counters may be refused.
-const WRITING: [&str; 16] = [
+const WRITING: [&str; 17] = [
     "beyond_role",
+    "catching_up",
     "clock_exhausted",
     "counters_full",
     "expired",

@@ -23,6 +23,15 @@ const NEGLIGIBLE_MS: u64 = 100;
 /// the other node is gone for good.
 const KEPT: Duration = Duration::from_secs(5);
 
+/// How long a node that has started waits for the clock of another member before its own clock alone counts.
+/// Lower lets a node with a wrong clock end counters before its first link is up. Higher delays expiries at a member
+/// that starts while it reaches no other one.
+const AWAITED: Duration = Duration::from_secs(5);
+
+/// How long after a link came up the other node's clock is awaited. Then the own clock counts
+/// without it, because that node may never answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long a judgement holds by the own clock, in milliseconds, while no linked clock changes.
 const JUDGED_EACH_MS: u64 = 1_000;
 
@@ -42,7 +51,7 @@ pub struct WallClock {
 /// Each is kept against the monotonic time, so that a step of the own wall clock does not move it.
 #[derive(Default)]
 struct LinkedClocks {
-    /// How often a clock was added, set or removed.
+    /// How often a clock was awaited, set or removed.
     version: u64,
     /// By the public key of the node's owner.
     clocks: BTreeMap<[u8; 32], LinkedClock>,
@@ -51,17 +60,35 @@ struct LinkedClocks {
 }
 
 struct LinkedClock {
-    /// How far it is ahead of the monotonic time, in milliseconds.
-    ahead_ms: i64,
+    /// How far it is ahead of the monotonic time, in milliseconds. `None` until the node tells it.
+    ahead_ms: Option<i64>,
+    /// When the link came up.
+    since: Instant,
     /// When the link was lost.
     lost: Option<Instant>,
 }
 
 impl LinkedClocks {
+    /// A link came up. A clock that is known counts on.
+    fn linked(&mut self, owner: [u8; 32], since: Instant) {
+        self.version += 1;
+        let known = self.clocks.get(&owner).and_then(|it| it.ahead_ms);
+        let new = LinkedClock {
+            ahead_ms: known,
+            since,
+            lost: None,
+        };
+        self.clocks.insert(owner, new);
+    }
+
     fn note(&mut self, owner: [u8; 32], ahead_ms: i64) {
         self.version += 1;
-        let lost = None;
-        self.clocks.insert(owner, LinkedClock { ahead_ms, lost });
+        let new = LinkedClock {
+            ahead_ms: Some(ahead_ms),
+            since: Instant::now(),
+            lost: None,
+        };
+        self.clocks.insert(owner, new);
     }
 
     fn lost(&mut self, owner: &[u8; 32], now: Instant) {
@@ -87,11 +114,42 @@ impl LinkedClocks {
     /// it is the one that is behind, because then a counter lives longer. `None` without any clock.
     fn median(&self, own: Option<i64>, counts: impl Fn(&[u8; 32]) -> bool) -> Option<i64> {
         let counted = self.clocks.iter().filter(|(owner, _)| counts(owner));
-        let ahead = counted.map(|(_, clock)| clock.ahead_ms);
+        let ahead = counted.filter_map(|(_, clock)| clock.ahead_ms);
         let mut ahead: Vec<i64> = ahead.chain(own).collect();
         ahead.sort_unstable();
         let middle = ahead.len().saturating_sub(1) / 2;
         ahead.get(middle).copied()
+    }
+
+    /// Whether the clock of a linked node is awaited whose owner `counts` accepts.
+    fn is_awaited(&self, now: Instant, counts: impl Fn(&[u8; 32]) -> bool) -> bool {
+        let is_late = |clock: &LinkedClock| now.duration_since(clock.since) >= ANSWERS_WITHIN;
+        self.clocks.iter().any(|(owner, clock)| {
+            clock.ahead_ms.is_none() && clock.lost.is_none() && !is_late(clock) && counts(owner)
+        })
+    }
+}
+
+/// What the own clock counts for in a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnClock {
+    /// Nothing, because this node is no member.
+    Guest,
+    /// It counts, because this node is the only member.
+    Only,
+    /// It counts beside those of other members. It does not count alone while the clock of one of them is awaited:
+    /// after a link came up, and right after the start.
+    OneOfSeveral,
+}
+
+impl OwnClock {
+    /// That of a node in a space with so many members.
+    pub fn of(is_member: bool, members: usize) -> OwnClock {
+        match (is_member, members) {
+            (false, _) => OwnClock::Guest,
+            (true, 1) => OwnClock::Only,
+            (true, _) => OwnClock::OneOfSeveral,
+        }
     }
 }
 
@@ -128,7 +186,7 @@ impl SpaceClock {
         &mut self,
         wall: u64,
         clock: &WallClock,
-        own: bool,
+        own: OwnClock,
         counts: impl Fn(&[u8; 32]) -> bool,
     ) {
         let version = clock.version();
@@ -174,6 +232,11 @@ impl WallClock {
         now - monotonic // Neither is below 0.
     }
 
+    /// Records that a link to a node came up, which is about to tell its clock.
+    pub fn note_link(&self, owner: [u8; 32]) {
+        self.linked().linked(owner, Instant::now());
+    }
+
     /// Records how many milliseconds the clock of a linked node is ahead of this one.
     pub fn note_linked(&self, owner: [u8; 32], ahead_ms: i64) {
         let ahead_ms = self.ahead_of_monotonic().saturating_add(ahead_ms);
@@ -192,13 +255,30 @@ impl WallClock {
         linked.version
     }
 
-    /// How many milliseconds the median of some clocks is ahead of this one. `counts` accepts the owners of
-    /// linked nodes. This clock counts, too, if `own` is set. Of two clocks in the middle, it is the one that is
+    /// How many milliseconds the median of some clocks is ahead of this one: of those whose owners `counts` accepts,
+    /// and of this clock, as far as it counts. Of two clocks in the middle, it is the one that is
     /// behind, because then a counter lives longer. `None` if no clock counts.
-    pub fn median_ahead(&self, own: bool, counts: impl Fn(&[u8; 32]) -> bool) -> Option<i64> {
+    pub fn median_ahead(
+        &self,
+        own: OwnClock,
+        counts: impl Fn(&[u8; 32]) -> bool,
+    ) -> Option<i64> {
         let own_ahead = self.ahead_of_monotonic();
-        let median = self.linked().median(own.then_some(own_ahead), counts)?;
-        Some(median.saturating_sub(own_ahead))
+        let linked = self.linked();
+        let others = linked.median(None, &counts);
+        let counts_alone = match own {
+            OwnClock::Guest => false,
+            OwnClock::Only => true,
+            OwnClock::OneOfSeveral => {
+                self.begun.elapsed() >= AWAITED && !linked.is_awaited(Instant::now(), &counts)
+            }
+        };
+        let median = match others {
+            Some(_) if own != OwnClock::Guest => linked.median(Some(own_ahead), &counts),
+            None if counts_alone => Some(own_ahead),
+            others => others,
+        };
+        Some(median?.saturating_sub(own_ahead))
     }
 
     fn linked(&self) -> MutexGuard<'_, LinkedClocks> {
@@ -328,7 +408,8 @@ mod tests {
         let mut space = SpaceClock::default();
         let mut off_by = |wall: u64, own| {
             time.store(wall, Ordering::SeqCst);
-            space.judge(wall, &clock, own, |_| true);
+            let standing = if own { OwnClock::Only } else { OwnClock::Guest };
+            space.judge(wall, &clock, standing, |_| true);
             let linked = clock.linked().clocks.len();
             assert_eq!(space.is_known(), own || linked > 0);
             assert_eq!(space.wall(space.time(wall)), wall);
@@ -349,6 +430,35 @@ mod tests {
         // Alone it goes by itself, without waiting.
         assert_eq!(off_by(8 * HOUR_MS, false), 2 * HOUR_MS);
         assert_eq!(off_by(9 * HOUR_MS, true), HOUR_MS);
+    }
+
+    /// A node whose clock is wrong must not go by it for the moment before it hears the clocks of others.
+    #[test]
+    fn one_of_several_waits_for_the_clock_of_another() {
+        let mut clock = WallClock::new(|| 36_000_000);
+        let ahead = |clock: &WallClock| clock.median_ahead(OwnClock::OneOfSeveral, |it| it[0] < 9);
+        assert_eq!(ahead(&clock), None, "right after the start");
+        assert_eq!(clock.median_ahead(OwnClock::Only, |_| true), Some(0));
+        clock.begun -= AWAITED;
+        assert_eq!(ahead(&clock), Some(0), "it reaches nobody");
+        clock.note_link([9; 32]);
+        assert_eq!(ahead(&clock), Some(0), "a guest's clock is not awaited");
+        clock.note_link([1; 32]);
+        assert_eq!(ahead(&clock), None, "a link came up");
+        clock.note_linked([1; 32], -7_200_000);
+        assert_eq!(ahead(&clock), Some(-7_200_000));
+        clock.note_link([2; 32]);
+        assert_eq!(ahead(&clock), Some(-7_200_000), "one is enough");
+        clock.note_lost(&[1; 32]);
+        clock.note_link([1; 32]);
+        clock.linked().expire(Instant::now() + KEPT);
+        assert_eq!(ahead(&clock), Some(-7_200_000), "the link is back");
+        clock.linked().lost(&[1; 32], Instant::now() - KEPT);
+        clock.linked().expire(Instant::now());
+        assert_eq!(ahead(&clock), None, "the other one is awaited still");
+        let late = Instant::now() - ANSWERS_WITHIN;
+        clock.linked().linked([2; 32], late);
+        assert_eq!(ahead(&clock), Some(0), "it tells nothing");
     }
 
     #[test]

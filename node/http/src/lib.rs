@@ -104,7 +104,7 @@ use tallymesh_node_engine::driver::Handle;
 use tallymesh_node_engine::metrics::Metrics;
 use tallymesh_node_engine::network::{Auditor, Cuts, NodeTable};
 use tallymesh_node_engine::settings::HttpRules;
-use tallymesh_node_ground::clock::{SpaceClock, WallClock};
+use tallymesh_node_ground::clock::{OwnClock, SpaceClock, WallClock};
 use tallymesh_node_ground::identity::{Address, Identity, OwnerKey};
 use tallymesh_node_ground::model::bounds::BULK_BYTES_MAX;
 use tallymesh_node_ground::model::{Role, SpaceId};
@@ -196,7 +196,8 @@ impl App {
         };
         let mut clock = SpaceClock::default();
         let wall = self.clock.now();
-        clock.judge(wall, &self.clock, is_member(&self.owner.0), is_member);
+        let own = OwnClock::of(is_member(&self.owner.0), owners.map_or(0, <[_]>::len));
+        clock.judge(wall, &self.clock, own, is_member);
         clock.time(wall)
     }
 

@@ -203,6 +203,51 @@ async fn a_start_finds_the_expiries_that_are_stored() {
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
+fn is_kept(nodes: [&Process; 3], key: &str) {
+    let [one, _, off] = nodes;
+    knows_clocks(off, 2);
+    eventually("the fast one holds the expiry", || {
+        (off.space()["expiring"] == 1).then_some(())
+    });
+    off.add(key, 1);
+    for node in nodes {
+        eventually(&format!("{key} counts on"), || {
+            (node.value(key) == Some(2)).then_some(())
+        });
+    }
+    assert_eq!(one.space()["expiring"], 1);
+}
+
+/// A member whose clock is fast ends nothing between the moment when a link comes up and the moment when it hears the
+/// other's clock, neither at its start nor after it was cut off.
+#[test]
+fn a_member_whose_clock_is_fast_ends_nothing_when_links_come_up() {
+    let [one, two, mut fast] = members_of_which_one_is_off(|node| node.put_forward(2 * HOUR));
+    fast.kill();
+    one.add("start", 1);
+    expire(&one, "start", HOUR);
+    fast.start_again();
+    is_kept([&one, &two, &fast], "start");
+
+    let cut = |cut: bool| {
+        let (status, answer) = fast.post("/v1/demo/cut", &json!({ "cut": cut }).to_string());
+        assert_eq!(status, 200, "{answer}");
+    };
+    cut(true);
+    eventually("alone it ends it by its own clock", || {
+        (fast.space()["expiring"] == 0).then_some(())
+    });
+    one.add("cut", 1);
+    one.add("start", 1);
+    expire(&one, "start", 3 * HOUR);
+    let persist = "/v1/spaces/default/counters/start/persist";
+    assert_eq!(one.post(persist, "").0, 200);
+    expire(&one, "cut", HOUR);
+    cut(false);
+    is_kept([&one, &two, &fast], "cut");
+    assert_eq!(fast.value("start"), Some(3), "it was refreshed");
+}
+
 /// Three members. The last one's clock is set by `set` while it does not run, and then it knows the clocks of the
 /// others.
 fn members_of_which_one_is_off(set: impl FnOnce(&mut Process)) -> [Process; 3] {
@@ -212,7 +257,7 @@ fn members_of_which_one_is_off(set: impl FnOnce(&mut Process)) -> [Process; 3] {
     let two = Process::start(&others);
     let others = peers_of(&[&one, &two]);
     let mut arguments: Vec<&str> = others.iter().map(String::as_str).collect();
-    arguments.extend(["--resp", "127.0.0.1:0"]);
+    arguments.extend(["--resp", "127.0.0.1:0", "--demo"]);
     let mut off = Process::start_with_clock(&arguments);
     close(&[&one, &two, &off]);
     off.terminate();

@@ -55,12 +55,12 @@ impl QuotaRef<'_> {
 
 impl QuotaMut<'_> {
     /// Deletes the counters of periods that have been over for long enough, and adds each counter that
-    /// changed to `changed`.
+    /// changed to `changed`. While the time is unsure, all stay.
     ///
     /// # Errors
     /// [`WriteError::ClockExhausted`](crate::WriteError::ClockExhausted).
     pub(crate) fn end_periods(&mut self, changed: &mut Vec<KeyId>) -> Result<(), Error> {
-        if !self.replica.membership.is_established() {
+        if !self.replica.membership.is_established() || self.replica.is_time_unsure() {
             return Ok(());
         }
         for _ in 0..AT_ONCE {

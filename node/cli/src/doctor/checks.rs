@@ -169,8 +169,7 @@ fn clock(facts: &Facts) -> Vec<Finding> {
     let direction = if ahead > 0 { "ahead of" } else { "behind" };
     let far = ahead.unsigned_abs() as f64 / 1000.0;
     let what = format!("the node's clock is {far:.1} s {direction} this machine's");
-    let advice =
-        "Counters expire by the clock: synchronize it (NTP). No count is wrong because of it.";
+    let advice = "Counters expire by the clock, early or late where it is wrong: synchronize it (NTP).";
     vec![finding(severity, what, advice)]
 }
 

@@ -33,7 +33,7 @@ use tallymesh_core::{
     Encode, Error, Input, KeyId, KeyedBounds, Link, LinkStatus, Mark, Output, Party, Replica,
     ScopeError, Space, SyncConfig, SyncMachine, WriterId,
 };
-use tallymesh_node_ground::clock::{SpaceClock, WallClock};
+use tallymesh_node_ground::clock::{OwnClock, SpaceClock, WallClock};
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
     Event, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus,
@@ -227,23 +227,31 @@ impl OpenSpace {
     /// Sets the time by which counters expire. `wall` is the own clock, in milliseconds since 1970.
     ///
     /// A member judges by the median of the clocks of the members that it is linked to, itself included. Another
-    /// node judges by the median of the linked members alone. Without such links, a member judges by its own clock.
-    /// So does another node in an open space. In a space with members it then ends nothing
+    /// node judges by the median of the linked members alone. Without such links, a member judges by its own clock,
+    /// unless another member's clock is awaited ([`OwnClock::OneOfSeveral`]).
+    /// So does another node in an open space. While no clock counts in a space with members, the node ends nothing
     /// ([`is_time_unsure`](OpenSpace::is_time_unsure)), and its reads go by its own clock.
     pub(super) fn judge_time(&mut self, wall: u64, clock: &WallClock) {
         let members = self.replica.members();
         let configuration = members.configuration();
         let is_member = |owner: &[u8; 32]| configuration.is_some_and(|it| it.has(owner));
-        let own = is_member(&self.owner);
+        let count = configuration.map_or(0, |it| it.members.len());
+        let own = OwnClock::of(is_member(&self.owner), count);
         self.clock.judge(wall, clock, own, is_member);
         self.set_time(self.clock.time(wall));
         let unsure = !self.clock.is_known();
         self.replica.members_mut().set_time_unsure(unsure);
     }
 
-    /// Whether this node is no member of the space, and knows no member's clock. Then its own clock ends nothing.
+    /// Whether no clock counts in this space with members. Then this node's own clock ends nothing.
     pub(super) fn is_time_unsure(&self) -> bool {
         !self.clock.is_known() && self.replica.members().configuration().is_some()
+    }
+
+    /// Whether this node is a member, and awaits the clock of another one before it goes by the time.
+    pub(super) fn awaits_clock(&self) -> bool {
+        let configuration = self.replica.members().configuration();
+        !self.clock.is_known() && configuration.is_some_and(|it| it.has(&self.owner))
     }
 
     /// The time by which counters expire in the present batch, in milliseconds since 1970.

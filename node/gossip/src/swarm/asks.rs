@@ -172,7 +172,7 @@ impl Network {
                 ..
             } => {
                 tracing::debug!(%peer, %error, "it tells nothing about itself");
-                self.node_infos.failed(&peer, request_id);
+                self.node_infos.failed(&peer, request_id, now);
             }
             request_response::Event::InboundFailure { .. }
             | request_response::Event::ResponseSent { .. } => {}

@@ -46,6 +46,10 @@ impl Network {
             tracing::info!(%peer, link = link.0, left_out, "connected");
         }
         self.node_infos.connected(peer, now);
+        if let Some(owner) = owner_of(&peer) {
+            // Before anything arrives over this link that has expired by a wrong clock.
+            self.clock.note_link(owner.0);
+        }
         let ticket = self.rights.ticket_of(&peer, self.clock.now());
         let new = NewLink {
             link,

@@ -165,8 +165,8 @@ kinds! {
     NEEDS_CENTRE: Kind::http("needs_centre", 501, "Only one place for all of the mesh could give this.")
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
-    CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members.")
-        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile; what only members may do is to be tried again, or waits as long as `tallymesh-rights-wait-ms` says.")
+    CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members, or awaits their clocks.")
+        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile, except those that have just expired; what only members may do is to be tried again, or waits as long as `tallymesh-rights-wait-ms` says.")
         .shown(Shown::Error("TRYAGAIN"));
     FOLDER_COPIED: Kind::http("folder_copied", 409, "The node's data folder was copied from a member's, which may still run; only one of the two may do what members do.")
         .advice("Start the original, and ask that. If it is gone for good, run `tallymesh adopt` at this node.")

@@ -178,11 +178,12 @@ impl OpenSpace {
         });
     }
 
-    /// Whether the rights have arrived, or this node does not start any more, if no rights are named.
+    /// Whether the rights have arrived. If no rights are named: whether this node does not start any more, and knows
+    /// the time.
     fn is_over(&self, request: Option<&RightsRequest>) -> bool {
         match request {
             Some(request) => self.has_arrived(request),
-            None => !self.is_to_be_member(),
+            None => !self.is_to_be_member() && !self.awaits_clock(),
         }
     }
 

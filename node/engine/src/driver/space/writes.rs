@@ -3,7 +3,8 @@
 use super::{KeyId, OpenSpace, only_adds};
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
 use tallymesh_core::{
-    Asker, DecodeError, Error, KeyStatus, MemberError, Op, Party, RESERVED, Transaction, WriteError,
+    Asker, DecodeError, Error, KeyStatus, MemberError, Op, Party, RESERVED, ScopeError,
+    Transaction, WriteError,
 };
 use tallymesh_node_ground::model::{
     Counter, Done, Event, Keyed, Made, Operation, OperationError, Refusal, Sum, Transacted,
@@ -17,7 +18,11 @@ impl OpenSpace {
     pub(in crate::driver) fn add(&mut self, key: String, by: i64) -> Result<Counter, Refusal> {
         #[cfg(test)]
         crate::contain::tests::panic_if_told(key.as_bytes(), crate::contain::tests::WITHIN);
-        let counter = self.writable()?.add(&key, by)?;
+        let counter = self.writable()?.add(&key, by);
+        let counter = counter.map_err(|error| match self.is_too_early(&error) {
+            true => Refusal::CatchingUp,
+            false => error.into(),
+        })?;
         self.wrote(counter, Event::IncrBy);
         let now = self.reading(counter).unwrap_or_default();
         Ok(Counter { key, now })
@@ -58,7 +63,7 @@ impl OpenSpace {
         for counter in changed {
             self.wrote(counter, Event::Merge);
         }
-        let not_a_member = self.not_a_member();
+        let (not_a_member, awaits_clock) = (self.not_a_member(), self.awaits_clock());
         let asker = once.map(|it| self.asker(it.party, it.limited));
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
@@ -71,9 +76,17 @@ impl OpenSpace {
                     OperationError::Core(Error::Member(MemberError::NotAMember)) => {
                         not_a_member.clone()
                     }
+                    OperationError::Core(Error::Scope(ScopeError::Expired)) if awaits_clock => {
+                        OperationError::CatchingUp
+                    }
                     error => error,
                 },
             };
+            if awaits_clock
+                && matches!(operation, Operation::Allow { .. } | Operation::Lease { .. })
+            {
+                return Err(refusal(OperationError::CatchingUp));
+            }
             told.push(operation.make(&mut transaction).map_err(refusal)?);
         }
         let mut changed = Vec::new();
@@ -196,6 +209,10 @@ impl OpenSpace {
         // In this order the replica goes through its counters from end to end.
         adds.sort_unstable_by_key(|(counter, _)| *counter);
         let done = interned.and_then(|()| self.add_all(&adds));
+        let done = done.map_err(|refusal| match refusal {
+            Refusal::Line { ref error, .. } if self.is_too_early(error) => Refusal::CatchingUp,
+            refusal => refusal,
+        });
         for (counter, _) in adds {
             // The key was interned above, so its KeyId is valid.
             let _ = self.replica.release(counter);
@@ -235,6 +252,11 @@ impl OpenSpace {
             added.map_err(|error| at_line(sum, error))?;
         }
         Ok(transaction)
+    }
+
+    /// Whether this member refuses something only because it awaits the clock of another one.
+    fn is_too_early(&self, error: &Error) -> bool {
+        *error == Error::Scope(ScopeError::Expired) && self.awaits_clock()
     }
 
     /// Deletes counters that have expired at `now`, which is also the replica's time. Returns how
