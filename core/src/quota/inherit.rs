@@ -31,7 +31,8 @@ use super::period::is_over;
 use super::{QuotaMut, QuotaRef};
 use crate::error::Error;
 use crate::indexed_state::State;
-use crate::ledger::account::Account;
+use crate::ledger::RightKind;
+use crate::ledger::account::{Account, Part};
 use crate::ledger::period::{PeriodKey, rights_key};
 use crate::ledger::sequence::SequenceKey;
 use crate::message::journal::Dids;
@@ -68,6 +69,31 @@ impl QuotaRef<'_> {
             }
         }
         false
+    }
+}
+
+impl QuotaRef<'_> {
+    /// Whether this start is about to take over some of a budget or a period from an earlier start of its owner, or to
+    /// bring its owner's share into the period. `kind` is `None` for a sequence: its numbers never run out, so each
+    /// earlier start is reason enough.
+    pub fn is_to_take_over(self, name: &str, kind: Option<RightKind>) -> bool {
+        let Some(owner) = self.membership.owner_of(OWN) else {
+            return false;
+        };
+        let earlier = self.membership.incarnations(&owner);
+        let mut earlier = earlier.filter(|it| *it != OWN);
+        let Some(kind) = kind else {
+            return earlier.next().is_some();
+        };
+        let account = self.account(name);
+        let key = |writer| match kind {
+            RightKind::Period => Some(rights_key(writer, name)),
+            RightKind::Rights => Some(account.as_ref()?.key_of(Part::Rights(writer))),
+            RightKind::Room => Some(account.as_ref()?.key_of(Part::Room(writer))),
+        };
+        let held = |number| self.state.value(&key(self.state.id(number))?);
+        earlier.any(|number| held(number) > Some(0))
+            || kind == RightKind::Period && self.share_to_come(&owner, name) > 0
     }
 }
 

@@ -258,11 +258,7 @@ impl WallClock {
     /// How many milliseconds the median of some clocks is ahead of this one: of those whose owners `counts` accepts,
     /// and of this clock, as far as it counts. Of two clocks in the middle, it is the one that is
     /// behind, because then a counter lives longer. `None` if no clock counts.
-    pub fn median_ahead(
-        &self,
-        own: OwnClock,
-        counts: impl Fn(&[u8; 32]) -> bool,
-    ) -> Option<i64> {
+    pub fn median_ahead(&self, own: OwnClock, counts: impl Fn(&[u8; 32]) -> bool) -> Option<i64> {
         let own_ahead = self.ahead_of_monotonic();
         let linked = self.linked();
         let others = linked.median(None, &counts);

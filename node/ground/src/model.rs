@@ -47,7 +47,7 @@ pub use members::{LISTED_MAX, MemberList, MemberLists, OwnWriters, fate};
 pub use notices::{Event, Notice};
 pub use operation::{Done, Operation, Recipient, Sum, Transacted};
 pub use operation::{Made, grant};
-pub use operation_error::OperationError;
+pub use operation_error::{AtPresent, OperationError};
 pub use position::{NoPosition, Position, Wanted};
 pub use refusal::Refusal;
 pub use role::Role;

@@ -62,7 +62,7 @@ pub use pubsub::Midway;
 pub use request::Args;
 pub use session::Session;
 use tallymesh_node_ground::model::{
-    Event, Lack, LastWrite, OperationError, Place, Role, Sizes, StuckPart, Turned,
+    AtPresent, Event, Lack, LastWrite, Place, Role, Sizes, StuckPart, Turned,
 };
 pub use tallymesh_node_ground::resp_config::RespConfig;
 pub use why::Why;
@@ -116,9 +116,13 @@ pub trait Host {
         Vec::new()
     }
 
-    /// The reason why the node can't do in a space what only a member may do.
-    fn not_a_member(&self, _space: usize) -> OperationError {
-        Error::Member(MemberError::NotAMember).into()
+    /// What the node can't do in a space at present.
+    fn at_present(&self, _space: usize) -> AtPresent {
+        AtPresent {
+            not_a_member: Error::Member(MemberError::NotAMember).into(),
+            awaits_clock: false,
+            has_just_started: false,
+        }
     }
 
     /// Reports that a command was refused, with its stable code.

@@ -86,12 +86,14 @@ fn writes(node: &Node, key: &str) -> Duration {
     begun.elapsed()
 }
 
-/// Uses what a member holds until it may, and returns how long that took: units of a budget, or a number.
+/// Uses what a member holds until it may, and returns how long that took: units of a budget, or a number. Until then
+/// it is asked to try again: it must not be told that nothing is left.
 fn uses(node: &Node, path: &str, body: &str) -> Duration {
     let begun = Instant::now();
     eventually("the use of what a member holds", || {
         let (status, answer) = node.post(&format!("{SPACE}/{path}"), body);
         if status != 200 {
+            assert_eq!(answer["code"], "catching_up", "{answer}");
             let late = begun.elapsed() > Duration::from_secs(20);
             assert!(!late, "{answer}\n{}", node.log());
         }
@@ -128,12 +130,12 @@ fn one_dead_and_one_restarted(how: End) {
     end(&mut nodes[1], how);
     start_again(&mut nodes, &[1], &[2]);
     let begun = Instant::now();
-    writes(&nodes[1], "written");
-    soon("a quorum write at the restarted member", begun.elapsed());
     uses(&nodes[1], "budgets/gift/spend", ten);
     soon("a spend of what it held", begun.elapsed());
     uses(&nodes[1], "sequences/visits/next", "");
     soon("a number of its sequence", begun.elapsed());
+    writes(&nodes[1], "written");
+    soon("a quorum write at the restarted member", begun.elapsed());
     soon("a quorum write at the other", writes(&nodes[0], "written"));
     soon("the removal", change(&nodes[0], "remove", &dead));
     // The replacement of its disk is a new node with a key of its own.

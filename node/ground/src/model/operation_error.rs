@@ -1,7 +1,9 @@
 //! The reasons why an operation is refused.
 
-use super::{Recipient, StuckPart};
-use tallymesh_core::{DecodeError, Error, Holding, Limited, MemberError, QuotaError};
+use super::{Lack, Recipient, StuckPart};
+use tallymesh_core::{
+    DecodeError, Error, Holding, Limited, MemberError, QuotaError, QuotaRef, ScopeError,
+};
 
 /// The reason why an operation was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +82,40 @@ impl OperationError {
         match self {
             OperationError::Asked { asked, .. } => Some(*asked),
             OperationError::Stuck { error, .. } => error.asked(),
+            _ => None,
+        }
+    }
+}
+
+/// What a node can't do at present, in a space.
+#[derive(Clone, Debug)]
+pub struct AtPresent {
+    /// The reason why it can't do what only a member may do.
+    pub not_a_member: OperationError,
+    /// Whether it awaits the clock of another member, so that it may end no counter.
+    pub awaits_clock: bool,
+    /// Whether it has just started, so that earlier starts of it may hold what it is about to take over.
+    pub has_just_started: bool,
+}
+
+impl AtPresent {
+    /// The reason for which an error stands, if there is another one. `lack` is what was missing, and `quota` is of
+    /// the replica.
+    pub fn reason(
+        &self,
+        error: &Error,
+        lack: Option<&Lack>,
+        quota: QuotaRef<'_>,
+    ) -> Option<OperationError> {
+        let is_to_come = |lack: &Lack| quota.is_to_take_over(&lack.name, lack.kind);
+        match error {
+            Error::Member(MemberError::NotAMember) => Some(self.not_a_member.clone()),
+            Error::Scope(ScopeError::Expired) if self.awaits_clock => {
+                Some(OperationError::CatchingUp)
+            }
+            _ if self.has_just_started && lack.is_some_and(is_to_come) => {
+                Some(OperationError::CatchingUp)
+            }
             _ => None,
         }
     }

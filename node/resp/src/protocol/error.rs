@@ -14,8 +14,8 @@ use super::request::Args;
 use super::why::Why;
 use std::io::Write;
 use tallymesh_core::bounds::SEQUENCE_NUMBER_MAX;
-use tallymesh_core::{Error, MemberError, QuotaError, WriteError};
-use tallymesh_node_ground::model::{OperationError, StuckPart, Turned};
+use tallymesh_core::{Error, QuotaError, QuotaRef, WriteError};
+use tallymesh_node_ground::model::{AtPresent, Lack, OperationError, StuckPart, Turned};
 use tallymesh_node_ground::problems;
 
 /// The reason why a command was refused. Names in it come from the client, or are a command's own.
@@ -649,12 +649,22 @@ fn show(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 }
 
 impl ReplyError<'_> {
-    /// Puts this reason in the place of "only a member may do this".
-    pub(super) fn of_member(self, reason: impl FnOnce() -> OperationError) -> Self {
-        match self {
-            ReplyError::Core(Error::Member(MemberError::NotAMember)) => reason().into(),
+    /// The error with the reason for which it stands [at present](AtPresent). `lack` is what was missing.
+    pub(super) fn at_present(
+        self,
+        present: &AtPresent,
+        lack: Option<&Lack>,
+        quota: QuotaRef<'_>,
+    ) -> Self {
+        let why = match &self {
+            ReplyError::AtBound { why, .. } => why,
             error => error,
-        }
+        };
+        let reason = match why {
+            ReplyError::Core(error) => present.reason(error, lack, quota),
+            _ => None,
+        };
+        reason.map_or(self, Into::into)
     }
 
     /// Adds what members hold that are away, of what the command lacks.

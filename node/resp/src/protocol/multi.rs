@@ -229,7 +229,7 @@ impl Session {
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
         self.prepare(multi.commands(), host).map_err(abort)?;
         let keyed = once.map(|once| (once, host.asker(self.space)));
-        let not_a_member = host.not_a_member(self.space);
+        let present = host.at_present(self.space);
         let begun = host.writable(self.space).and_then(Replica::begin);
         let mut tx = begun.map_err(abort)?;
         let begin = reply.out.len();
@@ -266,8 +266,10 @@ impl Session {
                     ),
                 )) => return Err(abort(error)),
                 Err(error) => {
-                    let error = error.of_member(|| not_a_member.clone());
-                    lacks.extend(budgets::lacked(Some(spec), &args, &error, &tx));
+                    let lack = budgets::lacked(Some(spec), &args, &error, &tx);
+                    let quota = tx.replica().quota();
+                    let error = error.at_present(&present, lack.as_ref(), quota);
+                    lacks.extend(lack);
                     if once.is_some() {
                         reply.out.truncate(begin);
                         reply.error(&ReplyError::ExecAbortBecause(Box::new(error)));

@@ -405,9 +405,13 @@ impl Session {
                 }
                 host.lacks(self.space, lacked);
             }
+            let (present, quota) = (
+                host.at_present(self.space),
+                host.replica(self.space).quota(),
+            );
+            let error = error.at_present(&present, lacked.as_ref(), quota);
             let stuck = lacked.map(|it| host.stuck(self.space, &it));
             let error = error.with_stuck(stuck.unwrap_or_default());
-            let error = error.of_member(|| host.not_a_member(self.space));
             if error.is_catching_up() && self.waits_for_membership(left_ms) {
                 return;
             }

@@ -12,7 +12,7 @@ use tallymesh_node_engine::access::{
 use tallymesh_node_engine::driver::Spaces;
 use tallymesh_node_engine::metrics::{Metrics, resident_bytes};
 use tallymesh_node_ground::model::{
-    Event, Lack, LastWrite, OperationError, Place, Role, Sizes, StuckPart, Turned,
+    AtPresent, Event, Lack, LastWrite, Place, Role, Sizes, StuckPart, Turned,
 };
 use tallymesh_node_ground::problems::TOKEN_WRONG;
 
@@ -123,8 +123,8 @@ impl Host for ConnectionView<'_> {
         self.spaces[space].stuck_of(self.since_start, lacked)
     }
 
-    fn not_a_member(&self, space: usize) -> OperationError {
-        self.spaces[space].not_a_member()
+    fn at_present(&self, space: usize) -> AtPresent {
+        self.spaces[space].at_present(self.since_start)
     }
 
     fn refused(&mut self, code: &'static str) {

@@ -54,7 +54,8 @@ impl OpenSpace {
     ) -> Option<Release> {
         let permitted = self.permits(&write);
         let checked = permitted.and_then(|()| self.check(&write.demand));
-        let mut done = checked.and_then(|()| self.transact(&write.ops, write.once));
+        let done = checked.and_then(|()| self.transact(&write.ops, write.once));
+        let mut done = done.map_err(|refusal| self.at_present_refused(now, refusal, None));
         let waited = write.request.take();
         let shortage = match &done {
             Ok(_) => None,
@@ -75,7 +76,10 @@ impl OpenSpace {
             }
             let asked = self.lacks(now, &shortage);
             let stuck = self.stuck_of(now, &shortage);
-            done = done.map_err(|refusal| refusal.asked(asked).stuck(stuck));
+            done = done.map_err(|refusal| {
+                let refusal = self.at_present_refused(now, refusal, Some(&shortage));
+                refusal.asked(asked).stuck(stuck)
+            });
         }
         if let Some(request) = waited {
             self.end_request(now, &request);
@@ -90,6 +94,30 @@ impl OpenSpace {
             ..
         } = write;
         self.reach(now, done, once.map(|it| it.once), &demand, reply)
+    }
+
+    /// The refusal with the reason for which it stands [at present](AtPresent).
+    fn at_present_refused(&self, now: u64, refusal: Refusal, lack: Option<&Lack>) -> Refusal {
+        match refusal {
+            Refusal::Op {
+                index,
+                on,
+                key,
+                error: OperationError::Core(error),
+            } => {
+                let reason = self
+                    .at_present(now)
+                    .reason(&error, lack, self.replica.quota());
+                let error = reason.unwrap_or(error.into());
+                Refusal::Op {
+                    index,
+                    on,
+                    key,
+                    error,
+                }
+            }
+            refusal => refusal,
+        }
     }
 
     /// Judges the ticket by which a write is requested.

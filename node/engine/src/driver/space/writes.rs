@@ -3,11 +3,10 @@
 use super::{KeyId, OpenSpace, only_adds};
 use tallymesh_core::bounds::TRANSACTION_OPS_MAX;
 use tallymesh_core::{
-    Asker, DecodeError, Error, KeyStatus, MemberError, Op, Party, RESERVED, ScopeError,
-    Transaction, WriteError,
+    Asker, DecodeError, Error, KeyStatus, Op, Party, RESERVED, ScopeError, Transaction, WriteError,
 };
 use tallymesh_node_ground::model::{
-    Counter, Done, Event, Keyed, Made, Operation, OperationError, Refusal, Sum, Transacted,
+    Counter, Done, Event, Keyed, Made, Operation, Refusal, Sum, Transacted,
 };
 
 /// Most counters that one batch deletes because they have expired. With more, other requests would
@@ -63,7 +62,6 @@ impl OpenSpace {
         for counter in changed {
             self.wrote(counter, Event::Merge);
         }
-        let (not_a_member, awaits_clock) = (self.not_a_member(), self.awaits_clock());
         let asker = once.map(|it| self.asker(it.party, it.limited));
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
@@ -72,21 +70,8 @@ impl OpenSpace {
                 index,
                 on: operation.on(),
                 key: operation.key().to_owned(),
-                error: match error {
-                    OperationError::Core(Error::Member(MemberError::NotAMember)) => {
-                        not_a_member.clone()
-                    }
-                    OperationError::Core(Error::Scope(ScopeError::Expired)) if awaits_clock => {
-                        OperationError::CatchingUp
-                    }
-                    error => error,
-                },
+                error,
             };
-            if awaits_clock
-                && matches!(operation, Operation::Allow { .. } | Operation::Lease { .. })
-            {
-                return Err(refusal(OperationError::CatchingUp));
-            }
             told.push(operation.make(&mut transaction).map_err(refusal)?);
         }
         let mut changed = Vec::new();

@@ -4,7 +4,7 @@ use crate::protocol::{Facts, Host, KeyIdRange, Midway, Seen, Session};
 use std::time::Duration;
 use tallymesh_core::{Error, KeyId, KeyStatus, MemberError, Replica, Space, SplitMix64, WriterId};
 use tallymesh_node_ground::model::{
-    Event, Lack, LastWrite, Notice, OperationError, Place, Role, Sizes, Turned,
+    AtPresent, Event, Lack, LastWrite, Notice, OperationError, Place, Role, Sizes, Turned,
 };
 
 /// The wall clock that tests begin at.
@@ -160,10 +160,14 @@ impl Host for Node {
         self.lacked.push(lacked.clone());
     }
 
-    fn not_a_member(&self, _: usize) -> OperationError {
-        match self.starts {
-            true => OperationError::CatchingUp,
-            false => Error::Member(MemberError::NotAMember).into(),
+    fn at_present(&self, _: usize) -> AtPresent {
+        AtPresent {
+            not_a_member: match self.starts {
+                true => OperationError::CatchingUp,
+                false => Error::Member(MemberError::NotAMember).into(),
+            },
+            awaits_clock: self.starts,
+            has_just_started: self.starts,
         }
     }
 
