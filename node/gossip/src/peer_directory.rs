@@ -48,10 +48,10 @@ const HOLDS_MS: u64 = DAY_MS;
 
 /// How long a node waits after its first link before it writes, because other nodes may send the
 /// same content.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE: Duration = Duration::from_millis(250);
 
 /// How often the node reads the book, if it changed, and checks whether something is to be written.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The wait between two writes of the same content. It doubles up to its limit. If two nodes have
 /// one key, each removes the other's entries. A malicious node can do the same.
