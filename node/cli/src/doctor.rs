@@ -82,9 +82,19 @@ pub(super) fn run(client: &Client, output: &mut Output, args: DoctorArgs) -> Res
         (0, 0) => Ok(()),
         (warnings, problems) => Err(Failure::Local {
             code: "findings",
-            problem: format!("{problems} problems and {warnings} warnings at this node"),
+            problem: format!(
+                "{} and {} at this node",
+                count(problems, "problem"),
+                count(warnings, "warning")
+            ),
         }),
     }
+}
+
+/// A number of things, of which `one` is the word for one.
+fn count(number: u32, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{plural}")
 }
 
 fn told(code: &str, finding: &Finding) -> Value {

@@ -149,7 +149,7 @@ enum Command {
     /// Look at a node, and print what needs attention and what to do; exits with 1 if anything is worse
     /// than a notice
     Doctor(Remote<DoctorArgs>),
-    /// Compare what a node shows with other nodes, and with what its data folder keeps
+    /// Compare what a node shows with other nodes and, with --data DIR, with what its data folder keeps
     Audit(Remote<AuditArgs>),
     /// Read all of a data folder, and print what is in it or what is wrong with it
     Check(CheckArgs),

@@ -169,7 +169,8 @@ fn clock(facts: &Facts) -> Vec<Finding> {
     let direction = if ahead > 0 { "ahead of" } else { "behind" };
     let far = ahead.unsigned_abs() as f64 / 1000.0;
     let what = format!("the node's clock is {far:.1} s {direction} this machine's");
-    let advice = "Counters expire by the clock, early or late where it is wrong: synchronize it (NTP).";
+    let advice =
+        "Counters expire by the clock, early or late where it is wrong: synchronize it (NTP).";
     vec![finding(severity, what, advice)]
 }
 
@@ -319,7 +320,8 @@ fn peers_unreached(facts: &Facts) -> Vec<Finding> {
                  with no port in `--listen`, name that, or another member, with `--peer`."
             }
             "refused" | "no_answer" => {
-                "Start the node there, or correct `--peer`: a wrong port or a firewall looks the same."
+                "Start the node there, or correct `--peer`: a wrong port or a firewall looks the same. If it is gone \
+                 for good, leave it out of `--peer`."
             }
             "not_resolved" => "Correct the name in `--peer`, or the name service.",
             "other_identity" => {
