@@ -74,8 +74,8 @@ impl QuotaRef<'_> {
 
 impl QuotaRef<'_> {
     /// Whether this start is about to take over some of a budget or a period from an earlier start of its owner, or to
-    /// bring its owner's share into the period. `kind` is `None` for a sequence: its numbers never run out, so each
-    /// earlier start is reason enough.
+    /// bring its owner's share into the period. `kind` is `None` for a sequence: its numbers never run out, so it
+    /// is enough that an earlier start may have some, or that this one has those that nobody has yet.
     pub fn is_to_take_over(self, name: &str, kind: Option<RightKind>) -> bool {
         let Some(owner) = self.membership.owner_of(OWN) else {
             return false;
@@ -83,7 +83,8 @@ impl QuotaRef<'_> {
         let earlier = self.membership.incarnations(&owner);
         let mut earlier = earlier.filter(|it| *it != OWN);
         let Some(kind) = kind else {
-            return earlier.next().is_some();
+            let rest = self.rest_holder(name);
+            return earlier.next().is_some() || rest == Some(self.state.writer());
         };
         let account = self.account(name);
         let key = |writer| match kind {

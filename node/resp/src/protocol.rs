@@ -121,7 +121,7 @@ pub trait Host {
         AtPresent {
             not_a_member: Error::Member(MemberError::NotAMember).into(),
             awaits_clock: false,
-            has_just_started: false,
+            takes_over: false,
         }
     }
 

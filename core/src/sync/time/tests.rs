@@ -120,6 +120,22 @@ fn a_guest_goes_on_by_the_time_of_its_member() {
 }
 
 #[test]
+fn a_member_that_is_unsure_tells_no_time() {
+    let (mut member, mut guest) = (End::member(), End::new(replica(200), true));
+    member.replica.members_mut().set_time_unsure(true);
+    member.connect(0);
+    guest.connect(0);
+    let told = |ends: (&mut End, &mut End), from: Millis| {
+        let (member, guest) = ends;
+        let times = (from..from + 40_000).step_by(500);
+        times.flat_map(|now| tick(now, member, guest)).count()
+    };
+    assert_eq!(told((&mut member, &mut guest), 0), 0);
+    member.replica.members_mut().set_time_unsure(false);
+    assert!(told((&mut member, &mut guest), 40_000) > 0);
+}
+
+#[test]
 fn a_time_counts_only_from_a_member() {
     let mut guest = End::new(replica(200), true);
     guest.replica.merge(&full(&End::member().replica)).unwrap();

@@ -94,8 +94,9 @@ pub struct AtPresent {
     pub not_a_member: OperationError,
     /// Whether it awaits the clock of another member, so that it may end no counter.
     pub awaits_clock: bool,
-    /// Whether it has just started, so that earlier starts of it may hold what it is about to take over.
-    pub has_just_started: bool,
+    /// Whether earlier starts of it may hold what this one is about to take over: it has just started, or has no vote
+    /// yet.
+    pub takes_over: bool,
 }
 
 impl AtPresent {
@@ -113,7 +114,7 @@ impl AtPresent {
             Error::Scope(ScopeError::Expired) if self.awaits_clock => {
                 Some(OperationError::CatchingUp)
             }
-            _ if self.has_just_started && lack.is_some_and(is_to_come) => {
+            _ if self.takes_over && lack.is_some_and(is_to_come) => {
                 Some(OperationError::CatchingUp)
             }
             _ => None,

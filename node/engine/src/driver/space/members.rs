@@ -14,9 +14,8 @@ use tallymesh_core::{
 };
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
-    Absorption, AtPresent, Comeback, ConfigurationRow, LISTED_MAX, MemberChange, MemberList,
-    MemberRow, Membership, News, OperationError, Refusal, Retiree, Retirement, Tally, WriterRow,
-    fate,
+    Absorption, Comeback, ConfigurationRow, LISTED_MAX, MemberChange, MemberList, MemberRow,
+    Membership, News, OperationError, Refusal, Retiree, Retirement, Tally, WriterRow, fate,
 };
 use tallymesh_node_ground::rate::LogPace;
 use tallymesh_node_store::StoreError;
@@ -24,11 +23,6 @@ use tallymesh_node_store::StoreError;
 /// How often a member does its duties, in milliseconds. A longer interval keeps dead writers for
 /// longer; a shorter one costs work while nothing happens.
 const TEND_MS: u64 = 1_000;
-
-/// How long after the node's start what an earlier start of it held is about to come back, in milliseconds. Lower
-/// lets a client be told that rights are used up which this node has once others know of its start. Higher has a
-/// client try again for longer, where another member holds it up.
-const STARTS_MS: u64 = 10_000;
 
 /// How soon it does them after something arrived that may let others continue, in milliseconds.
 const TEND_SOON_MS: u64 = 50;
@@ -407,15 +401,6 @@ impl OpenSpace {
     /// Whether this node may make itself the first member, if there is none.
     fn may_found(&self) -> bool {
         self.role.limit().is_none()
-    }
-
-    /// What this node can't do at present.
-    pub fn at_present(&self, now: u64) -> AtPresent {
-        AtPresent {
-            not_a_member: self.not_a_member(),
-            awaits_clock: self.awaits_clock(),
-            has_just_started: now < STARTS_MS,
-        }
     }
 
     /// The reason why this node can't do what only a member may do.

@@ -8,8 +8,13 @@ use crate::metrics::Metrics;
 use std::sync::Arc;
 use tallymesh_core::{Error, QuotaError, RequestId, RightKind, RightsProgress, period_end};
 use tallymesh_node_ground::model::{
-    Demand, Keyed, Lack, Operation, OperationError, Transacted, Written,
+    AtPresent, Demand, Keyed, Lack, Operation, OperationError, Transacted, Written,
 };
+
+/// How long after the node's start what an earlier start of it held is about to come back, in milliseconds. Lower
+/// lets a client be told that rights are used up which this node has once others know of its start. Higher has a
+/// client try again for longer, where another member holds it up.
+const STARTS_MS: u64 = 10_000;
 
 /// A write with all parts of its request.
 pub(in crate::driver) struct Write {
@@ -94,6 +99,15 @@ impl OpenSpace {
             ..
         } = write;
         self.reach(now, done, once.map(|it| it.once), &demand, reply)
+    }
+
+    /// What this node can't do at present.
+    pub fn at_present(&self, now: u64) -> AtPresent {
+        AtPresent {
+            not_a_member: self.not_a_member(),
+            awaits_clock: self.awaits_clock(),
+            takes_over: now < STARTS_MS || !self.replica.members().has_vote(),
+        }
     }
 
     /// The refusal with the reason for which it stands [at present](AtPresent).

@@ -167,7 +167,7 @@ impl Host for Node {
                 false => Error::Member(MemberError::NotAMember).into(),
             },
             awaits_clock: self.starts,
-            has_just_started: self.starts,
+            takes_over: self.starts,
         }
     }
 
