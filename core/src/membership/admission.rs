@@ -378,10 +378,11 @@ impl Membership {
             matches!(statement, Statement::Base(_, false))
         });
         let held = |upto| message.delta.writers[at].hi <= upto;
+        let taken_over = self.forgotten_upto(&writer).is_some_and(held);
         let mut status = match base && live == Some(writer) && self.is_member() {
             true => WriterStatus::Known,
             // The replica has all of it in the successor's slots.
-            false if self.forgotten_upto(&writer).is_some_and(held) => WriterStatus::Forgotten,
+            false if taken_over => WriterStatus::Forgotten,
             // The message builds on something that is missing here, and the caller reports it.
             false if message.delta.writers[at].lo > 0 => WriterStatus::Known,
             // The sender of the message has the writer's admission, and has learned that this replica has it
@@ -409,7 +410,7 @@ impl Membership {
                     status = WriterStatus::Known;
                 }
                 // No member has admitted it yet.
-                Statement::Base(_, false) if status == WriterStatus::Forgotten => {
+                Statement::Base(_, false) if status == WriterStatus::Forgotten && !taken_over => {
                     status = WriterStatus::Stranger
                 }
                 _ => {}

@@ -4,7 +4,7 @@ mod since;
 
 use super::Replica;
 use crate::idempotency::{KeyedMark, KeyedOps, KeyedScan};
-use crate::message::records::MembershipRecord;
+use crate::message::records::{MembershipRecord, Statement};
 use crate::message::{KeyedOp, Message};
 use crate::optional::{GUESTS, GuestPart, MEMBERS, Optional};
 use crate::rejoin::OfEarlier;
@@ -12,8 +12,11 @@ use crate::sheet::Sheet;
 use crate::sort::sort_by_key;
 use crate::state::build::{Cursor, END, Selection};
 use crate::state::changes::StateMark;
+use crate::state::delta::Entry;
+use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::wire::Encode;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// A place in a replica's history of changes: see [`Replica::since`].
@@ -323,6 +326,14 @@ impl Replica {
         records
     }
 
+    /// Whether an entry of a message is about an earlier writer that no member has admitted, as far as is known
+    /// here. A receiver can't tell such a writer from one that it has forgotten, so the message says it: it would
+    /// take the rest, and later lack all records beside that writer's rows.
+    fn is_unplaced(&self, entry: &Entry) -> bool {
+        let number = self.state.number_of(&entry.writer);
+        entry.lo == 0 && entry.hi > 0 && number != Some(OWN) && !self.membership.is_placed(number)
+    }
+
     /// Puts membership records into a message, whose table has each writer at the place that `index` says.
     #[inline(always)]
     fn put_records(
@@ -334,6 +345,14 @@ impl Replica {
     ) {
         for record in &mut records {
             record.renumber(|number| index.at(number));
+        }
+        if MEMBERS && closed && self.membership.is_early() {
+            let named = message.delta.writers.iter().zip(0u32..);
+            let strange = named.filter(|(entry, _)| self.is_unplaced(entry));
+            records.extend(strange.map(|(_, writer)| MembershipRecord {
+                writer,
+                statement: Statement::Base(Box::default(), false),
+            }));
         }
         sort_by_key(&mut records, MembershipRecord::place);
         message.records.set(records);

@@ -41,7 +41,7 @@ impl MembersMut<'_> {
 
     /// Announces this writer as an incarnation of a member. Declares the owner's earlier incarnations dead,
     /// with this writer as their successor. Also admits earlier writers that ended before they had announced
-    /// themselves. Other replicas treat a writer that was not admitted as one that they have forgotten.
+    /// themselves. Until then, other replicas refuse messages that name them.
     ///
     /// # Errors
     /// [`MemberError::NotAMember`], also while this replica [stands aside](MembersMut::stand_aside).

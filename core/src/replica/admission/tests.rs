@@ -4,7 +4,7 @@
 mod checks;
 
 use super::*;
-use crate::error::AdmissionError;
+use crate::error::{AdmissionError, detail};
 use crate::membership::admission::{ADMISSIONS_MAX, WriterStatus};
 use crate::membership::writer_state::WriterState;
 use crate::message::journal::{EarlierWriter, Journal};
@@ -537,4 +537,37 @@ fn a_guest_is_an_orphan_when_its_member_is_dead_or_no_member() {
     dropped.membership.table_mut().stored().configuration =
         Some((by(0, 1), configuration(1, &[0])));
     assert!(orphan(&dropped, &[]));
+}
+
+/// A start goes on from what an earlier one had made that had not announced itself. Others would take that one for
+/// forgotten, and would later lack what the start had cancelled of it.
+#[test]
+fn what_builds_on_a_start_that_no_member_admitted_waits_until_one_does() {
+    let [mut one, two, _] = crate::replica::collect::tests::space();
+    let owner = [2; 32];
+    let start = |nonce: u8, stored: &Replica| {
+        let writer = WriterId::mint(stored.space(), &owner, &[nonce; 16]);
+        let mut start = Replica::new(stored.space().clone(), writer);
+        start.restore(&stored.snapshot()).unwrap();
+        start.membership.note_early(true);
+        start
+    };
+    let mut first = start(8, &two);
+    first.add("n", 5).unwrap();
+    let mut next = start(9, &first);
+    one.members_mut().admit(&next.writer()).unwrap();
+    next.merge(&one.delta(&next.vector())).unwrap();
+    next.apply("n", crate::Op::Delete).unwrap();
+    next.add("n", 7).unwrap();
+    let pass = |from: &Replica, to: &mut Replica| {
+        let message = from.delta(&to.vector());
+        let merged = to.merge_with(&message, Some(from.writer()), &mut |_| ());
+        merged.map(|_| ())
+    };
+    let writer = detail(first.writer());
+    let stranger = AdmissionError::Stranger { writer };
+    assert_eq!(pass(&next, &mut one), Err(stranger.into()));
+    next.members_mut().announce(&owner, &[9; 16], 3).unwrap();
+    pass(&next, &mut one).unwrap();
+    assert_eq!([&one, &next].map(|it| it.value("n")), [Some(7); 2]);
 }
