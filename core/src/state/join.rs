@@ -5,7 +5,7 @@
 //!
 //! | record | wins | because |
 //! |---|---|---|
-//! | row and [`Extra`](super::slot::Extra) | the greater clock; of two contents of one clock, the greater content | the owner alone writes them, in the order of its clocks; two contents of one clock show a fork |
+//! | row and [`Extra`](super::slot::Extra) | the greater clock; of two contents of one clock, the greater content | the owner alone writes them, in the order of its clocks; two contents of one clock show a fork. A begin of a lifetime that arrives collected stays as it is here, for replicas that were told nothing of that lifetime yet |
 //! | [`Watermark`](super::slot::Watermark) | the greater clock up to which it cancels, then the greater stamp, then the total | a cancel is a prefix, so the longer one contains the shorter one |
 //! | [`Lift`](super::slot::Lift) | the greater clock up to which it lifts, then the greater stamp | the same |
 //! | [`Moved`](super::slot::Moved) | the one that arrives | there is only one: [one writer alone](crate::membership::retire) may take over, and it does so once |
@@ -336,16 +336,12 @@ impl<I: KeyIndex> State<I> {
             let Some(&row) = column.get(at.1) else {
                 continue;
             };
-            let Known {
-                number,
-                skip_to,
-                late_to,
-                ..
-            } = writers[column.writer as usize];
+            let known = writers[column.writer as usize];
+            let number = known.number;
             let theirs = Slot::new(number, row, delta.extra(key, column.writer));
             match counter::find(&slots, number) {
                 _ if number == FORGOTTEN => continue,
-                Err(_) if row.clock <= skip_to => continue,
+                Err(_) if row.clock <= known.skip_to => continue,
                 Err(at) => slots.insert(at, theirs),
                 Ok(at) => {
                     let ours = &mut slots[at];
@@ -361,13 +357,17 @@ impl<I: KeyIndex> State<I> {
                         found.forked((key_id, number, row.clock, Some(totals)));
                     }
                     if order == Ordering::Greater {
-                        ours.set_shard(row.clock, theirs.total(), theirs.extra());
+                        let mut extra = theirs.extra();
+                        if collects && extra.began == 0 {
+                            extra.began = ours.began(); // The owner alone has collected it.
+                        }
+                        ours.set_shard(row.clock, theirs.total(), extra);
                     }
                 }
             }
             changed = true;
             found.installed += 1;
-            if row.clock <= late_to {
+            if row.clock <= known.late_to {
                 found.late(key_id, number, row.clock);
             }
         }

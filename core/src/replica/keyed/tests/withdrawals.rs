@@ -192,6 +192,35 @@ fn what_a_store_has_in_several_records_is_not_withdrawn_again() {
     assert_eq!(again.value("n"), Some(775));
 }
 
+/// One may have seen nothing of that lifetime yet, as if an old copy of its disk was put back.
+#[test]
+fn the_begin_of_a_lifetime_stays_known_where_it_was_not_collected() {
+    let [mut one, mut two] = members();
+    add(&mut one, "a", 5);
+    add(&mut two, "a", 5);
+    assert_eq!(tell(&two, &mut one).len(), 1);
+    let stored = one.snapshot();
+    tell(&one, &mut two);
+    two.apply("n", Op::Delete).unwrap();
+    two.add("n", 70).unwrap();
+    tell(&two, &mut one);
+    // The writer of the slot collects its begin, and writes again.
+    let key_id = two.key_id("n").unwrap();
+    let mut slots = two.state.slots(key_id);
+    let own = counter::find(&slots, OWN).unwrap();
+    let (row, extra) = (slots[own].row, slots[own].extra());
+    assert!(extra.began > 0);
+    let collected = Extra { began: 0, ..extra };
+    slots[own].set_shard(row.clock, row.total.into(), collected);
+    two.state.put_slots(key_id, slots);
+    two.add("n", 700).unwrap();
+    tell(&two, &mut one);
+    let mut old = Replica::new(one.space().clone(), WriterId::from_bytes([77; 16]));
+    old.restore(&stored).unwrap();
+    old.merge(&one.delta(&old.vector())).unwrap();
+    assert_eq!([&one, &two, &old].map(|it| it.value("n")), [Some(770); 3]);
+}
+
 /// A slot of the writer 1, with its last add at 9.
 fn slot(began: u64) -> Slot {
     let row = Row { clock: 9, total: 1 };
