@@ -49,7 +49,8 @@ pub struct Message {
     pub(crate) closed: bool,
     /// Whether the message is complete.
     pub(crate) complete: bool,
-    /// Whether, in a space with members, the sender stores no keyed operations.
+    /// Whether, in a space with members, the message lacks keyed operations from the begin of writers on: of those in
+    /// `key_gaps`, or of all if there are none. A guest stores none at all.
     pub(crate) without_keys: bool,
     /// The writers whose keyed operations the message may lack in part, by their place in `delta.writers`,
     /// ascending.

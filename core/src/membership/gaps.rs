@@ -38,13 +38,14 @@ impl Membership {
     /// and notes the key gaps that each writer has then.
     #[inline(always)]
     pub(crate) fn advance(&mut self, state: &mut State, message: &Message, forgotten: &Forgotten) {
+        let lacks_all = message.without_keys && message.key_gaps.is_empty();
         for (at, entry) in message.delta.writers.iter().enumerate() {
             if GUESTS && forgotten.contains(&at) {
                 continue;
             }
             let number = self.number(state, entry.writer);
             if message.is_closed() {
-                let has_gap = message.without_keys || message.key_gaps.contains(&(at as u32));
+                let has_gap = lacks_all || message.key_gaps.contains(&(at as u32));
                 self.note_keys_of(state, number, entry, has_gap);
             }
             state.advance(number as usize, entry.hi);
@@ -82,10 +83,11 @@ impl Membership {
         }
     }
 
-    /// Lets each gap begin no earlier than what was collected. All members have acknowledged that, with its keys. A
-    /// pull that asks for it brings the whole state, each time.
-    pub(crate) fn raise_gaps(&mut self, state: &State) {
-        if !MEMBERS || self.table.held_back.is_empty() {
+    /// Lets each gap of a whole state begin no earlier than what was collected, if the sender had the keys of that.
+    /// All members had acknowledged it, with its keys. A pull that asks for it brings the whole state, each time. A
+    /// guest's state has no keys, so a start that takes it has to ask a member once.
+    pub(crate) fn raise_gaps(&mut self, state: &State, message: &Message) {
+        if !MEMBERS || self.table.held_back.is_empty() || message.without_keys {
             return;
         }
         let mut gaps = self.table.held_back.clone();
@@ -94,6 +96,13 @@ impl Membership {
             *upto < state.clock_at(*writer)
         });
         self.table.update(|it| it.held_back = gaps);
+    }
+
+    /// Whether keys of what was collected are missing here. Then a whole state says that keys are missing from the
+    /// begin on, because it can't say where gaps begin.
+    pub(crate) fn lacks_collected_keys(&self) -> bool {
+        let mut gaps = self.table.held_back.iter();
+        MEMBERS && gaps.any(|(writer, upto)| *upto < self.horizon(*writer))
     }
 
     /// Closes the gaps of writers that have none by a record of the own store. The gap may have been closed in

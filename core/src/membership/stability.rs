@@ -131,6 +131,7 @@ impl Membership {
         if !message.is_complete() {
             return;
         }
+        message.without_keys |= message.is_whole() && self.lacks_collected_keys();
         for (writer, entry) in message.delta.writers.iter().enumerate() {
             let number = state.number_of(&entry.writer);
             if let Some(clock) = number.map(|number| self.horizon(number)).filter(|c| *c > 0) {

@@ -180,7 +180,10 @@ impl Replica {
         let mut message = self.assemble(selection, Some(said), key_ids, &base);
         self.membership.add_horizon(&self.state, &mut message);
         self.put_keyed(&mut message, last.ops);
-        message.without_keys |= message.is_closed() && !last.wanted;
+        if message.is_closed() && !last.wanted {
+            message.without_keys = true;
+            message.key_gaps = GuestPart::default();
+        }
         message
     }
 

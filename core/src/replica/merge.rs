@@ -213,7 +213,7 @@ impl Replica {
         if GUESTS && fresh && message.is_closed() {
             self.membership
                 .apply_horizon(&mut self.state, message, forgotten);
-            self.membership.raise_gaps(&self.state);
+            self.membership.raise_gaps(&self.state, message);
             self.idempotency.note_unwatched(&self.membership);
             self.state.note_replaced();
         }

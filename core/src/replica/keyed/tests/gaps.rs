@@ -93,3 +93,31 @@ fn a_gap_begins_no_earlier_than_what_all_members_had() {
         );
     }
 }
+
+/// A guest's state has no keys, not even those of what all members had. What such a start tells and stores says so.
+#[test]
+fn a_start_from_the_state_of_a_guest_lacks_all_keys() {
+    let mut all = space();
+    add(&mut all[0], "a", 5);
+    settle(&mut all);
+    let [one, two, _] = all;
+    let maker = one.writer();
+    let [mut start, mut whole, mut stored] = [75, 76, 77]
+        .map(|byte| Replica::new(two.space().clone(), WriterId::from_bytes([byte; 16])));
+    let message = two.delta(&VersionVector::default());
+    start.merge(&message.without_keys()).unwrap();
+    let number = start.state.number_of(&maker).unwrap();
+    assert!(start.membership.collected_upto(number) > 0);
+    whole
+        .merge(&start.delta(&VersionVector::default()))
+        .unwrap();
+    stored.restore(&start.snapshot()).unwrap();
+    for mut replica in [start, whole, stored] {
+        assert_eq!(replica.keyed().vector().get(&maker), 0);
+        assert_eq!(replica.keyed().lookup(&once("a")), KeyStatus::New);
+        tell(&one, &mut replica);
+        assert!(!replica.keyed().has_gaps());
+        let expected = KeyStatus::Before(Some(dot(&one)));
+        assert_eq!(replica.keyed().lookup(&once("a")), expected);
+    }
+}
