@@ -42,7 +42,8 @@
 //!
 //! # Withdrawal
 //! **The rule.** Let several transactions with one [`Once`](crate::Once) be known. The one that counts is the
-//! least by writer id and clock. For every other one, the replica writes a
+//! least by writer id and clock, of those that are not *doubtful* if there is any. One is doubtful if its replica
+//! lacked keys when it made it, and a mark among its adds says so. For every other one, the replica writes a
 //! [`Withdrawal`](crate::state::slot::Withdrawal) for each counter that it added to. The record goes into the
 //! slot of *that transaction's writer*. It has the transaction's clock, the amount that it added there, and
 //! the clock of the add before it. There, and nowhere else, a duplicate add is withdrawn.
@@ -57,7 +58,7 @@
 //! **Why that is exact.**
 //! 1. *The amount is the right one.* A member works it out when it makes the transaction (`keyed_add`). It is
 //!    the difference of the slot's total before and after, within one lifetime. It travels with the key.
-//! 2. *All replicas choose the same one.* Writer ids and clocks never change, so the least is the least
+//! 2. *All replicas choose the same one.* Writer ids, clocks and marks never change, so the least is the least
 //!    everywhere. There is one exception. A forgotten writer's transaction counts for certain if no
 //!    duplicate and no key gap was known when it was forgotten (`Instance::sole`). All who count had
 //!    acknowledged it by then, so every other one came later and is withdrawn.
@@ -73,7 +74,9 @@
 //!    `Instance::watched`), or withdraws nothing.
 //! 7. *No retirement hides the slot.* A slot that was retired is not touched, since its amount lies in the
 //!    successor's total. So a member retires a writer only when the writer's keyed transactions are stable
-//!    (`is_keyed_stable`), and every member withdraws what is due before it acknowledges.
+//!    (`is_keyed_stable`), and every member withdraws what is due before it acknowledges. A start that began from
+//!    a guest's state, without keys, may make such an operation again later. That one is doubtful, so it is the one
+//!    that is withdrawn.
 //! 8. *A joined withdrawal hides none that comes later.* Withdrawals in a slot are joined once all have seen
 //!    them, with the slot's transactions up to there and their keys. The log notes which transactions these
 //!    were. Any other one that it watched is withdrawn apart from them.

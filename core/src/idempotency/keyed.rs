@@ -47,10 +47,12 @@ pub enum KeyStatus {
 /// effect. No counter has this key. So a replica that does not know the mark passes it on, and finds nothing
 /// to withdraw.
 const WEAKER: &str = "\0o";
+/// The key of the mark which says that keys were missing where the transaction was made.
+const DOUBTFUL: &str = "\0d";
 
-fn weaker_mark() -> KeyedAdd {
+fn mark(key: &str) -> KeyedAdd {
     KeyedAdd {
-        key: WEAKER.into(),
+        key: key.into(),
         amount: 0,
         before: 0,
     }
@@ -59,7 +61,13 @@ fn weaker_mark() -> KeyedAdd {
 impl Instance {
     /// Whether the transaction was made again, and lacks an effect that it had the first time.
     fn is_weaker(&self) -> bool {
-        decode_adds(&self.adds).contains(&weaker_mark())
+        decode_adds(&self.adds).contains(&mark(WEAKER))
+    }
+
+    /// Whether its replica lacked keys when it made the transaction. All may have had another one for the same
+    /// request by then, and its writer may have been retired.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        decode_adds(&self.adds).contains(&mark(DOUBTFUL))
     }
 }
 
@@ -158,7 +166,7 @@ impl IdempotencyLog {
         clock: u64,
         (once, asker): (Once, Option<&Asker>),
         drafts: &[Draft],
-        weaker: bool,
+        [doubtful, weaker]: [bool; 2],
     ) -> Result<(), Error> {
         let changed = drafts.iter().filter(|draft| draft.changed);
         let mut adds: Vec<KeyedAdd> = changed
@@ -167,10 +175,16 @@ impl IdempotencyLog {
         adds.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let mut encoded = encode_adds(&adds);
         room_for_keyed(encoded.len())?;
-        if weaker {
-            let at = adds.partition_point(|add| *add.key < *WEAKER);
-            adds.insert(at, weaker_mark());
-            encoded = encode_adds(&adds);
+        for (key, is_set) in [(WEAKER, weaker), (DOUBTFUL, doubtful)] {
+            if is_set {
+                let at = adds.partition_point(|add| *add.key < *key);
+                adds.insert(at, mark(key));
+                let marked = encode_adds(&adds);
+                // Peers refuse what is too large.
+                if room_for_keyed(marked.len()).is_ok() {
+                    encoded = marked;
+                }
+            }
         }
         if let Some(asker) = asker {
             self.make_room(asker)?;
@@ -399,9 +413,9 @@ impl IdempotencyLog {
             Some((*writer, it.clock))
         };
         // The one that counts comes first.
-        let order = |maker: &Option<(WriterId, u64)>| (maker.is_none(), *maker);
-        match same.map(maker).min_by_key(order) {
-            Some(maker) => KeyStatus::Before(maker),
+        let order = |it: &&Instance| (maker(it).is_none(), it.is_doubtful(), maker(it));
+        match same.min_by_key(order) {
+            Some(it) => KeyStatus::Before(maker(it)),
             None if of_key().next().is_some() => KeyStatus::Reused,
             None => KeyStatus::New,
         }

@@ -122,8 +122,9 @@ impl IdempotencyLog {
         }
     }
 
-    /// The duplicates under a key, without the one that counts. This is the least by writer and clock, which
-    /// never change, or one of a forgotten writer that certainly counts.
+    /// The duplicates under a key, without the one that counts. This is the least by writer and clock of those that
+    /// are not doubtful, or else of all. None of that ever changes. Or it is one of a forgotten writer that certainly
+    /// counts.
     pub(crate) fn duplicates(&self, state: &State, key: &[u8; 16]) -> Vec<u64> {
         let of_key = self.of(key).map(|place| self.at(place));
         let sole = of_key.filter(|it| it.sole && it.writer == ABSORBED);
@@ -144,7 +145,7 @@ impl IdempotencyLog {
         let mut places: Vec<u64> = self.of(key).filter(known).collect();
         let rank = |place: &u64| {
             let it = self.at(*place);
-            (it.once, state.id(it.writer), it.clock)
+            (it.once, it.is_doubtful(), state.id(it.writer), it.clock)
         };
         sort_by_key(&mut places, rank);
         let mut before = None;

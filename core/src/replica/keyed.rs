@@ -60,7 +60,8 @@ impl Replica {
         weaker: bool,
     ) -> Result<(), Error> {
         let log = &mut self.idempotency;
-        log.remember(&self.state, clock, (once, asker), drafts, weaker)?;
+        let marks = [self.membership.lacks_keys(), weaker];
+        log.remember(&self.state, clock, (once, asker), drafts, marks)?;
         self.quota.note_once(&self.state, clock, drafts);
         if self.membership.keeps_journal() {
             self.rejoin.keep_key(clock, once);

@@ -152,7 +152,7 @@ pub(super) fn messages() -> Vec<Vector> {
         ),
         vector(
             "lacking",
-            "What 22.. tells 11.. after it got the message keyless, and added 1 to `a` under the key `l`: it may lack keyed operations of 11.., and has one of its own.",
+            "What 22.. tells 11.. after it got the message keyless, and added 1 to `a` under the key `l`: it may lack keyed operations of 11.., and has one of its own, with a mark that says so.",
             with_key_gaps().encode(),
         ),
         vector(

@@ -175,7 +175,7 @@ fn the_mark_of_less_effect_has_its_place_among_the_adds() {
     });
     let once = made(1, 0, 4).once;
     let log = &mut one.idempotency;
-    log.remember(&one.state, 4, (once, None), &drafts, true)
+    log.remember(&one.state, 4, (once, None), &drafts, [false, true])
         .unwrap();
     let adds = crate::wire::decode_adds(&log.at(0).adds);
     let told: Vec<&str> = adds.iter().map(|it| &*it.key).collect();

@@ -108,9 +108,9 @@ fn a_start_from_the_state_of_a_guest_lacks_all_keys() {
     start.merge(&message.without_keys()).unwrap();
     let number = start.state.number_of(&maker).unwrap();
     assert!(start.membership.collected_upto(number) > 0);
-    whole
-        .merge(&start.delta(&VersionVector::default()))
-        .unwrap();
+    let told = start.delta(&VersionVector::default());
+    assert_eq!((told.without_keys, told.key_gaps.len()), (true, 2));
+    whole.merge(&told).unwrap();
     stored.restore(&start.snapshot()).unwrap();
     for mut replica in [start, whole, stored] {
         assert_eq!(replica.keyed().vector().get(&maker), 0);
@@ -120,4 +120,30 @@ fn a_start_from_the_state_of_a_guest_lacks_all_keys() {
         let expected = KeyStatus::Before(Some(dot(&one)));
         assert_eq!(replica.keyed().lookup(&once("a")), expected);
     }
+}
+
+/// The other transaction may have been taken over since, and can't be withdrawn any more.
+#[test]
+fn what_was_made_while_keys_were_missing_counts_only_if_nothing_else_does() {
+    let [mut one, mut two] = members();
+    assert!(one.writer() < two.writer());
+    add(&mut two, "a", 5);
+    tell_by_page(&two, &mut one);
+    assert!(one.keyed().has_gaps());
+    add(&mut one, "a", 5);
+    let (first, later) = (dot(&two), dot(&one));
+    let mut other = two.clone();
+    assert_eq!(tell(&one, &mut other), [("n".into(), later)]);
+    assert_eq!(tell(&two, &mut one), [("n".into(), later)]);
+    assert_eq!(tell(&one, &mut two), []);
+    for replica in [&one, &two, &other] {
+        assert_eq!(replica.value("n"), Some(5));
+        let before = KeyStatus::Before(Some(first));
+        assert_eq!(replica.keyed().lookup(&once("a")), before);
+    }
+    // Nobody else has made this one.
+    tell_by_page(&two, &mut one);
+    add(&mut one, "b", 7);
+    assert_eq!(tell(&one, &mut two), []);
+    assert_eq!(two.value("n"), Some(12));
 }
