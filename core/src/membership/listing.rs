@@ -82,6 +82,13 @@ impl<'a> Members<'a> {
         self.membership.configuration()
     }
 
+    /// The transaction here with the present configuration. A replica that has it has that configuration, or a
+    /// later one.
+    pub fn configured_by(self) -> Option<VersionVector> {
+        let (by, _) = self.membership.table.configuration.as_ref()?;
+        Some(VersionVector::of(self.state.id(by.writer), by.clock))
+    }
+
     /// The members of the present configuration, ascending by owner; none while the space is open.
     pub fn list(self) -> Vec<Member> {
         let quorum = self.membership.quorum(self.state);

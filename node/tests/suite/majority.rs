@@ -252,6 +252,27 @@ fn two_of_five_are_dead_and_the_others_restart() {
     settled(&[&nodes[0], &nodes[2], &nodes[4]]);
 }
 
+/// The member that has answered a change is lost at once. The two others are a majority, and decide. One of them is new
+/// by the change, for the first time or again.
+#[test]
+fn the_member_that_answered_a_change_is_lost_at_once() {
+    for was_member in [true, false] {
+        let mut nodes = nodes(3);
+        let at_first = if was_member { 3 } else { 2 };
+        let first: Vec<&Node> = nodes.iter().take(at_first).collect();
+        close(&first);
+        noted(&first);
+        let (asked, new) = (owner(&nodes[0]), owner(&nodes[2]));
+        if was_member {
+            change(&nodes[0], "remove", &new);
+        }
+        change(&nodes[0], "add", &new);
+        nodes[0].kill();
+        soon("a quorum write", writes(&nodes[1], "written"));
+        soon("the removal", change(&nodes[2], "remove", &asked));
+    }
+}
+
 fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
     assert!(copied.expect("cp").success());

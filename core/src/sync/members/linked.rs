@@ -66,6 +66,12 @@ impl SyncMachine {
         linked
     }
 
+    /// Whether a link leads to this other member, or to its start that has not announced itself yet.
+    #[cfg(feature = "members")]
+    pub fn is_linked_to(&self, replica: &Replica, owner: &Owner) -> bool {
+        self.linked_members(replica).iter().any(|it| it.0 == *owner)
+    }
+
     /// How many other members links lead to.
     #[cfg(feature = "members")]
     pub fn linked_member_count(&self, replica: &Replica) -> usize {

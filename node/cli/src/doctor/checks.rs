@@ -421,6 +421,18 @@ fn majority(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (space, membership) in facts.closed() {
         let all = rows(&membership["members"]).count();
+        // A node of an earlier version does not tell it.
+        if membership["member"] == true && membership["votes"] == false {
+            let needed = all - all / 2;
+            let what = format!(
+                "this member has no vote: {needed} of the {} others have to know its start, or half of them if it \
+                 follows the one before in its place",
+                all - 1
+            );
+            let advice = "It counts for no majority until then. That takes some seconds while so many are linked: \
+                          bring them back.";
+            found.push(in_space(space, Severity::Warning, what, advice));
+        }
         let there = rows(&membership["members"])
             .filter(|row| is_there(row))
             .count();
@@ -451,7 +463,8 @@ fn majority(facts: &Facts) -> Vec<Finding> {
             ),
             (all, there) if there == needed && there < all => (
                 Severity::Warning,
-                "One more away and no change can be decided: bring back who is away, or replace it.",
+                "One more away and no change can be decided: bring back who is away, or replace it. If none is \
+                 decided now, run `tallymesh doctor` at the others: one may have no vote.",
             ),
             (2, 2) => (
                 Severity::Notice,

@@ -62,7 +62,7 @@ fn fine() -> Facts {
             "spaces": [{
                 "space": "default", "stuck": [], "copied": false, "copies": [], "faults": 0, "renewals": 0, "writers": 5, "key_bytes": 500, "keyed": 10,
                 "membership": {
-                    "configuration": { "number": "1" }, "announced": true, "members": members,
+                    "configuration": { "number": "1" }, "announced": true, "votes": true, "members": members,
                     "proposal": null, "unanswered": [],
                 },
             }],
@@ -361,6 +361,11 @@ fn members_that_are_away_put_the_majority_at_risk() {
     let mut restarted = with(json!([own(), here(), gone()]));
     restarted.status["spaces"][0]["membership"]["members"][1]["unsure"] = json!(true);
     assert_eq!(found(&restarted), [silent, ("majority", Severity::Warning)]);
+    // This one's start is not known to enough others.
+    let mut voteless = with(json!([own(), here(), here()]));
+    let membership = &mut voteless.status["spaces"][0]["membership"];
+    (membership["member"], membership["votes"]) = (json!(true), json!(false));
+    assert_eq!(found(&voteless), [("majority", Severity::Warning)]);
     let spare = with(json!([own(), here(), here(), here(), gone()]));
     assert_eq!(found(&spare), [silent], "a majority and one more is left");
     let mut young = with(json!([own(), never(), never()]));

@@ -13,7 +13,7 @@ mod rights;
 mod stuck;
 mod writes;
 
-pub(super) use levels::{Ended, VolatileState};
+pub(super) use levels::{Ended, Settled, VolatileState};
 pub(super) use rights::Write;
 
 use super::expiries::Expiries;

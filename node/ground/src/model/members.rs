@@ -202,6 +202,8 @@ pub struct Membership {
     pub owner: OwnerKey,
     /// Whether this node is a member.
     pub member: bool,
+    /// Whether this start of the node votes on changes, and counts for the levels `quorum` and `all`.
+    pub votes: bool,
     /// Whether this start of the node takes part. A member announces itself once it has caught up
     /// with others, or could not for 5 s. Always true for a node that is not to be a member.
     pub announced: bool,

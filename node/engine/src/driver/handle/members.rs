@@ -2,7 +2,7 @@
 
 use super::Handle;
 use crate::driver::command::WriteContext;
-use crate::driver::space::OpenSpace;
+use crate::driver::space::{OpenSpace, Settled};
 use crate::driver::{NoNews, Watch};
 use std::time::Duration;
 use tallymesh_node_ground::identity::OwnerKey;
@@ -14,6 +14,10 @@ use tokio::time::{Instant, timeout_at};
 /// The time after which an undecided proposal is made again. Two members that propose at once each
 /// add a random time, so that one of them succeeds.
 const PROPOSE_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long a decided change waits until the linked members have it and vote. A shorter time may answer before the mesh
+/// bears the loss of one of them.
+const SETTLES: Duration = Duration::from_secs(10);
 
 /// The pause before a ticket is checked again when the configuration changed meanwhile.
 const JUDGE_AGAIN: Duration = Duration::from_millis(20);
@@ -65,6 +69,12 @@ impl Handle {
     /// Changes the members, and waits at most `wait` until that is decided. If another member's
     /// change is decided first, this one is proposed on top of it.
     ///
+    /// Then it waits until the members to which links lead have the new configuration, and vote under it. A start
+    /// that is new in it votes once n - floor(n/2) others know it, which are as many as had to agree to a member
+    /// more. Without that, the loss of one of these right after the answer could leave the members undecided for
+    /// ever, although a majority is up. In Raft (Ongaro 2014) a change is committed by a majority of the new
+    /// configuration for the same reason.
+    ///
     /// # Errors
     /// Fails with [`Refusal::Undecided`] if the change is not decided in time; it may still be
     /// later. Also fails when this node is no member, or stops first.
@@ -92,6 +102,9 @@ impl Handle {
             proposed = true;
             let configuration = now.configuration.as_ref();
             if configuration.is_some_and(|it| change.is_in(it)) {
+                let left = deadline.saturating_duration_since(Instant::now());
+                // It is decided, whatever comes of this.
+                let _ = self.settle(space, left.min(SETTLES)).await;
                 return Ok(now);
             }
             let retry = Instant::now() + PROPOSE_AGAIN + jitter();
@@ -104,6 +117,20 @@ impl Handle {
             }
             again = !told;
         }
+    }
+
+    /// Waits until the members to which links lead have the present configuration, and vote under it.
+    async fn settle(&self, space: SpaceId, wait: Duration) -> Result<(), Refusal> {
+        let deadline = Instant::now() + wait;
+        for settled in [Settled::Known, Settled::Voting] {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.wait_in(space, move |space, now, reply| {
+                space.settle(now, (settled, left), reply);
+                None
+            })
+            .await??;
+        }
+        Ok(())
     }
 
     /// Proposes a change of the members, unless it is already made or proposed. With `again` it

@@ -4,6 +4,7 @@ use super::{OpenSpace, Refusal};
 use crate::driver::Release;
 use crate::driver::command::release;
 use crate::driver::levels::{Reply, after};
+use std::time::Duration;
 use tallymesh_core::{AdmissionError, Error, Level, Once, Owner, Question, Reach, VersionVector};
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
@@ -23,6 +24,8 @@ pub(super) struct Wait {
     /// The deadline, in milliseconds since the start.
     until: u64,
     write: bool,
+    /// Whether it waits for no member to which no link leads.
+    linked: bool,
     end: End,
 }
 
@@ -32,6 +35,15 @@ pub(in crate::driver) enum Ended {
     Told(Release),
     /// Send it once everything that is visible here is durable.
     WhenDurable(Release),
+}
+
+/// What members have to do before a change of them is answered.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::driver) enum Settled {
+    /// They have the present configuration.
+    Known,
+    /// They vote.
+    Voting,
 }
 
 /// Access to the part of a space that the store does not keep: its waits and its positions.
@@ -72,6 +84,35 @@ impl<'s> VolatileState<'s> {
             release(reply, read)
         };
         self.0.wait_to_read(now, demand, Box::new(end));
+    }
+
+    /// Waits until the members to which links lead have the present configuration, or until each of them votes. It
+    /// does not say whether that was in time.
+    pub(in crate::driver) fn settle(
+        self,
+        now: u64,
+        (settled, wait): (Settled, Duration),
+        reply: Reply<()>,
+    ) {
+        let space = self.0;
+        let Some(upto) = space.replica.members().configured_by() else {
+            return;
+        };
+        let (sync, replica) = (&mut space.sync, &space.replica);
+        let question = match settled {
+            Settled::Known => sync.ask_for_write(now, replica, Level::All, upto),
+            // A member answers this only by its vote, and not by an acknowledgement.
+            Settled::Voting => sync.ask_for_read(now, replica, Level::All),
+        };
+        space.waits.push(Wait {
+            question: Some(question),
+            level: Level::All,
+            token: None,
+            until: after(now, wait),
+            write: false,
+            linked: true,
+            end: Box::new(move |_, _, _| release(reply, Ok(()))),
+        });
     }
 
     /// The position of a reader that has received every event up to now.
@@ -145,6 +186,7 @@ impl OpenSpace {
             token: None,
             until: after(now, demand.wait),
             write: true,
+            linked: false,
             end: Box::new(move |_, _, met| end(met)),
         });
     }
@@ -205,6 +247,7 @@ impl OpenSpace {
             token: demand.token.as_ref().map(|token| token.vector().clone()),
             until: if open { now } else { after(now, demand.wait) },
             write: false,
+            linked: false,
             end,
         });
     }
@@ -271,8 +314,15 @@ impl OpenSpace {
         match reach {
             None => Err(self.open()),
             Some(reach) if reach.is_reached() => Ok(()),
+            Some(reach) if wait.linked && !self.is_any_linked(&reach.lacking) => Ok(()),
             Some(reach) => Err(unreached(wait, reach)),
         }
+    }
+
+    /// Whether a link leads to any of these other members.
+    fn is_any_linked(&self, owners: &[Owner]) -> bool {
+        let mut others = owners.iter().filter(|it| **it != self.owner);
+        others.any(|it| self.sync.is_linked_to(&self.replica, it))
     }
 
     /// Whether there is a member to which no link leads.

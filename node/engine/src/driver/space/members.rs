@@ -553,6 +553,7 @@ impl OpenSpace {
         Membership {
             owner: OwnerKey(self.owner),
             member: self.replica.members().is_member(),
+            votes: self.replica.members().has_vote(),
             announced: self.replica.members().is_announced()
                 || self.is_copied()
                 || !present.is_some_and(|it| it.has(&self.owner)),
