@@ -136,6 +136,23 @@ impl<'a> Members<'a> {
         self.membership.is_member()
     }
 
+    /// Whether this replica is a member that takes from the rights, numbers and limits that it holds. It does
+    /// not while it goes on under another writer, because this one is over.
+    #[inline]
+    pub fn may_take(self) -> bool {
+        self.membership.may_take()
+    }
+
+    /// The generation of this replica's start, if it was announced.
+    pub fn generation(self) -> Option<u64> {
+        Some(self.incarnation(&self.state.writer())?.1)
+    }
+
+    /// The generation of an owner's newest start here, this replica's excepted. 0 if there is none.
+    pub fn newest_start(self, owner: &Owner) -> u64 {
+        self.membership.newest_start(owner)
+    }
+
     /// Whether this replica's writer has announced itself as an incarnation of its owner. Also true if it
     /// can't do so any more because it left or was declared dead.
     #[inline]

@@ -24,6 +24,7 @@ impl Membership {
             prospect,
             established,
             early,
+            over,
             follows,
             linked,
             told,
@@ -71,7 +72,7 @@ impl Membership {
         });
         let (stable, collected) = (clocks(stable), clocks(collected));
         format!(
-            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {follows:?} {linked} {told:?} {votes_on:?} \
+            "{sponsored:?} {stable} {collected} {pending:?} {prospect:?} {established} {early} {over} {follows:?} {linked} {told:?} {votes_on:?} \
              {proposal:?} {asked} {vouched:?} {waiting} {returns:?} {gaps}"
         )
     }

@@ -506,6 +506,17 @@ impl Membership {
         self.table.update(|it| it.early = early);
     }
 
+    /// Whether this member takes from the rights, numbers and limits that it holds. What a writer takes that is
+    /// over does not count, and its successor may take the same.
+    pub(crate) fn may_take(&self) -> bool {
+        self.is_member() && !self.table.over
+    }
+
+    /// Notes whether this writer is over, and the replica goes on under another one as soon as it can.
+    pub(crate) fn note_over(&mut self, over: bool) {
+        self.table.update(|it| it.over = over);
+    }
+
     /// The generation of an owner's newest start here, this writer excepted. 0 if there is none.
     pub(crate) fn newest_start(&self, owner: &Owner) -> u64 {
         self.other_starts(owner).max().unwrap_or(0)

@@ -21,6 +21,7 @@ impl Empty for WriterTable {
         prospect: None,
         established: false,
         early: false,
+        over: false,
         follows: None,
         linked: 0,
         told: Vec::new(),

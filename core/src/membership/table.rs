@@ -50,6 +50,8 @@ pub(crate) struct WriterTable {
     pub(crate) established: bool,
     /// Whether this is a member's start that has not announced itself yet.
     pub(crate) early: bool,
+    /// Whether this writer is over, and the replica goes on under another one as soon as it can.
+    pub(crate) over: bool,
     /// The start that this one follows in its place, with the clock up to which the store had it.
     pub(crate) follows: Option<Predecessor>,
     /// How many other members are linked, as the sync machine last said.

@@ -429,7 +429,7 @@ impl QuotaTransaction<'_, '_> {
     fn make_flow(&mut self, name: &str, flow: Flow, saved: &mut Savepoint) -> Result<(), Error> {
         check_name(name)?;
         self.transaction.count_op()?;
-        if !self.transaction.replica().members().is_member() {
+        if !self.transaction.replica().members().may_take() {
             return Err(MemberError::NotAMember.into());
         }
         let amount = flow.amount();

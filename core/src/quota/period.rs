@@ -514,7 +514,7 @@ impl QuotaTransaction<'_, '_> {
     /// [`QuotaRef::period`]. After an error, the transaction is as it was before and may go on.
     pub fn allow(&mut self, key: &str, cost: u64) -> Result<(), Error> {
         self.transaction.room_for(1)?;
-        if !self.transaction.replica().members().is_member() {
+        if !self.transaction.replica().members().may_take() {
             return Err(MemberError::NotAMember.into());
         }
         let by = i64::try_from(cost).map_err(|_| QuotaError::AmountRange { amount: cost })?;

@@ -212,7 +212,7 @@ impl<'a> QuotaRef<'a> {
         let piece = Piece::Rest(self.state.writer());
         let next = self.state.value(&SequenceKey { piece, name }.key());
         let next = next.and_then(|it| u64::try_from(it).ok());
-        next.filter(|it| *it > 0 && self.membership.is_member())
+        next.filter(|it| *it > 0 && self.membership.may_take())
     }
 
     /// Adds steps that turn the oldest gaps into a count, if there are too many gaps. Only the writer with
@@ -438,7 +438,7 @@ impl QuotaTransaction<'_, '_> {
     /// Makes an operation on a counter of a sequence.
     fn draw_on(&mut self, key: &str, op: Op) -> Result<(), Error> {
         self.transaction.room_for(1)?;
-        if !self.transaction.replica().members().is_member() {
+        if !self.transaction.replica().members().may_take() {
             return Err(MemberError::NotAMember.into());
         }
         let mut saved = self.transaction.savepoint();
@@ -458,7 +458,7 @@ impl QuotaTransaction<'_, '_> {
         let Some((end, number)) = self.next_number(name) else {
             check_sequence(name)?;
             return Err(match self.read().sequence(name) {
-                _ if !self.transaction.replica().members().is_member() => {
+                _ if !self.transaction.replica().members().may_take() => {
                     MemberError::NotAMember.into()
                 }
                 Some(_) => QuotaError::NumbersShort.into(),

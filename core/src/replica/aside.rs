@@ -16,7 +16,10 @@
 //! [votes](crate::membership::votes) once enough other members have acknowledged it. It has the rights of the
 //! original once all of them have acknowledged the original's end.
 //!
-//! The rule departs from fencing tokens (Kleppmann 2016), which let the newest start win. An original that is
+//! If both run nevertheless, the newest start wins. The program of the other one sees that its start is over, and that
+//! its owner has a [newer start](crate::Members::newest_start) that it did not make, and lets it stand aside.
+//!
+//! For a copy the rule departs from fencing tokens (Kleppmann 2016), which let the newest start win. An original that is
 //! fenced may spend on for as long as it does not hear of that.
 
 use super::{MembersMut, Replica};
@@ -26,9 +29,11 @@ use alloc::vec::Vec;
 
 impl MembersMut<'_> {
     /// Lets this replica stand aside, as a start on a copy of another one's data must. Call it before it has
-    /// links. `originals` are the writers of the original with unconfirmed transactions: the
+    /// links, or once another process took its place; then its links have to begin anew.
+    ///
+    /// `originals` are the writers of the original with unconfirmed transactions: the
     /// [earlier writers](crate::Consistency::earlier_writers) at the first start of the copy. The program
-    /// stores them for later starts of the copy.
+    /// stores them for later starts of the copy. A process that lost its place has none.
     pub fn stand_aside(&mut self, originals: Vec<WriterId>) {
         self.replica.aside.set(Some(originals));
     }

@@ -137,6 +137,10 @@ impl SyncMachine {
         if GUESTS {
             replica.membership.note_early(self.is_early(replica));
         }
+        if MEMBERS {
+            let over = self.guests.coming_back.is_some();
+            replica.membership.note_over(over);
+        }
         if self.is_unsent() {
             return;
         }

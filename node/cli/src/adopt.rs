@@ -10,8 +10,9 @@ use serde_json::json;
 const BREAKS: &str = "\
 The node takes the place of the one from which its data folder was copied. That is for an original that is gone \
 for good.
-- If the original still runs, or is started again, it is declared dead. What it acknowledges from then on is lost, \
-and may be spent again here.
+- If the original still runs, it is declared dead, and stands aside once it receives that. What it spends until then \
+may be lost, and spent again here.
+- If the original is started again, it takes the place, and this node stands aside.
 - What the original told nobody since the copy was made is lost.
 - The node votes once enough other members know its start, and spends what the original held once all of them do.";
 

@@ -53,8 +53,8 @@ fn describe(status: &Value) -> String {
         lines.extend(members::summary(&space["membership"]));
         if space["copied"] == true {
             lines.push(
-                "         runs on a copy of another node's data folder, and spends, draws and decides nothing: \
-                 `tallymesh adopt` if the original is gone for good"
+                "         runs on a copy of another node's data folder, or lost its place to a copy, and spends, draws \
+                 and decides nothing: `tallymesh adopt` if the other node is gone for good"
                     .to_owned(),
             );
         }

@@ -578,11 +578,16 @@ impl Driver {
     /// Lets each space do its duties. Informs the sync machines of local writes and of the time.
     fn tick(&mut self) {
         let now = self.now();
+        let mut replaced = false;
         self.spaces.for_each_awake(|space| {
             if space.tick(now) {
                 self.gate.touch();
             }
+            replaced |= space.is_replaced();
             self.metrics.tended(space.take_tally());
         });
+        if replaced {
+            self.stand_aside();
+        }
     }
 }

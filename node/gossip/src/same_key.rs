@@ -130,9 +130,48 @@ impl Turns {
     }
 }
 
+/// When a node that stands aside loses its links from before. Their hellos say that it is a member's start.
+#[derive(Default)]
+pub(super) enum Aside {
+    /// It has stood aside since its start, or its links have ended.
+    #[default]
+    Over,
+    /// It takes part.
+    Not,
+    /// It keeps its links until then, to hand over what it has.
+    Until(Instant),
+}
+
+impl Aside {
+    /// Whether the links are to end now. They last for one turn more.
+    pub(super) fn is_due(&mut self, stands_aside: bool, now: Instant) -> bool {
+        match (&*self, stands_aside) {
+            (_, false) => *self = Aside::Not,
+            (Aside::Not, true) => *self = Aside::Until(now + TURN),
+            (Aside::Until(until), true) if *until <= now => {
+                *self = Aside::Over;
+                return true;
+            }
+            (Aside::Over | Aside::Until(_), true) => {}
+        }
+        false
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_stands_aside_later_loses_its_links_once() {
+        let (begun, mut aside) = (Instant::now(), Aside::default());
+        let mut is_due =
+            |stands_aside, at| aside.is_due(stands_aside, begun + Duration::from_secs(at));
+        assert!(!is_due(true, 0) && !is_due(true, 9), "it began so");
+        assert!(!is_due(false, 10) && !is_due(true, 11) && !is_due(true, 12));
+        assert!(is_due(true, 13) && !is_due(true, 20));
+        assert!(!is_due(false, 30) && !is_due(true, 31) && is_due(true, 33));
+    }
 
     fn connection(number: usize) -> ConnectionId {
         ConnectionId::new_unchecked(number)

@@ -20,7 +20,7 @@ use super::redial::{Chance, Redial};
 use super::refusals::Refusals;
 use super::relay::{Circuits, Relayed};
 use super::rights::Rights;
-use super::same_key::SameKey;
+use super::same_key::{Aside, SameKey};
 use super::unreached::Unreached;
 use super::waiting::Waiting;
 use super::{GossipError, NetworkMetrics, Start};
@@ -98,6 +98,8 @@ pub(super) struct Network {
     refusals: Refusals,
     /// The turns of nodes and of copies of their folders.
     same_key: SameKey,
+    /// When this node drops the links from before it stood aside.
+    aside: Aside,
     limits: GossipLimits,
     /// The peers whose pushes wait for more, and until when.
     gathering: VecDeque<(Instant, PeerId)>,
@@ -223,6 +225,7 @@ impl Network {
             node_table,
             refusals: Refusals::new(metrics.clone()),
             same_key: SameKey::default(),
+            aside: Aside::default(),
             metrics,
             limits,
             gathering: VecDeque::new(),

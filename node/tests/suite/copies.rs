@@ -2,7 +2,7 @@
 //! no limit is passed; the copy says what it is, and peers name it.
 
 use crate::members::{close, nodes, owner, peers_of, settled};
-use crate::process::{DEADLINE, Node, eventually, eventually_within};
+use crate::process::{DEADLINE, Node, agent, eventually, eventually_within, read};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -321,6 +321,93 @@ fn an_adopted_copy_takes_the_place_of_its_original() {
     assert_eq!(status, 200, "{answer}\n{}", copy.log());
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(!copy.log().contains("begins again"), "{}", copy.log());
+}
+
+/// Spends at the level `quorum` until the node stands aside. Returns how many spends were acknowledged, and of how many
+/// that is not known.
+fn spends_until_it_stands_aside(node: &Node, mut between: impl FnMut()) -> (u64, u64) {
+    let (mut spent, mut unknown) = (0, 0);
+    eventually("it stands aside", || {
+        let request = agent()
+            .post(format!("{}{SPACE}/budgets/gift/spend", node.url))
+            .header("tallymesh-level", "quorum")
+            .header("tallymesh-wait-ms", "500");
+        let (status, answer) = read(request.send(r#"{"amount":1}"#).expect("an answer"));
+        spent += u64::from(status == 200);
+        unknown += u64::from(answer["code"] == "level_not_reached");
+        between();
+        (answer["code"] == "folder_copied").then_some(())
+    });
+    (spent, unknown)
+}
+
+/// Waits until these nodes agree on what is left of the budget. That is so much, less at most what is not known.
+fn leaves(nodes: &[&Node], left: u64, unknown: u64) {
+    let value = |node: &&Node| number(&node.get(&format!("{SPACE}/budgets/gift")).1, "value");
+    eventually("each acknowledged spend is counted", || {
+        let counted = |node: &&Node| (left - unknown..=left).contains(&value(node));
+        let first = value(&nodes[0]);
+        let same = |node: &&Node| counted(node) && value(node) == first;
+        nodes.iter().all(same).then_some(())
+    });
+}
+
+/// The original was started again although its copy was adopted. The newest start goes on, and the other one stands
+/// aside for good, over restarts.
+#[test]
+fn of_an_adopted_copy_and_its_original_the_newest_start_goes_on() {
+    let mut nodes = members(3);
+    let mut original = nodes.pop().expect("three");
+    assert!(original.terminate().success(), "{}", original.log());
+    let others: Vec<&Node> = nodes.iter().collect();
+    let mut copy = copy_of(&original, &others);
+    adopt(&copy);
+    made(&copy, "budgets/gift/mint", r#"{"amount":900}"#);
+    made(&copy, "budgets/gift/spend", r#"{"amount":1}"#);
+    copy.add("likes", 5);
+    // A restart in its place is its own start.
+    copy.kill();
+    copy.start_again();
+    made(&copy, "budgets/gift/spend", r#"{"amount":1}"#);
+    original.start_again_with(peers_of(&others));
+    let mut given = Handouts::default();
+    let (by_copy, unknown) = spends_until_it_stands_aside(&copy, || asks(&original, &mut given));
+    is_refused(&copy);
+    let (all, is_fine) = told(&copy, &["doctor"]);
+    assert!(!is_fine && all.contains("took its place"), "{all}");
+    copy.add("likes", 7);
+    copy.kill();
+    copy.start_again();
+    is_refused(&copy);
+    assert_eq!(original.space()["copied"], Value::Null);
+    made(&original, "budgets/gift/spend", r#"{"amount":1}"#);
+    let all: Vec<&Node> = nodes.iter().chain([&original]).collect();
+    leaves(&all, 1_000 - 4 - by_copy - given.spent, unknown);
+    eventually_within(TURN * 3, "what the copy counted comes in its turn", || {
+        let shows = |node: &&Node| node.value("likes") == Some(12);
+        all.iter().all(shows).then_some(())
+    });
+    // The operator may choose the other one again.
+    original.kill();
+    adopt(&copy);
+    made(&copy, "budgets/gift/spend", r#"{"amount":1}"#);
+}
+
+/// The original runs on while its copy is adopted.
+#[test]
+fn an_original_that_runs_on_stands_aside_once_its_copy_is_adopted() {
+    let mut nodes = members(3);
+    let original = nodes.pop().expect("three");
+    made(&original, "budgets/gift/mint", r#"{"amount":900}"#);
+    leaves(&nodes.iter().collect::<Vec<_>>(), 999, 0);
+    let copy = copy_of(&original, &nodes.iter().collect::<Vec<_>>());
+    adopt(&copy);
+    let (by_original, unknown) = spends_until_it_stands_aside(&original, || ());
+    is_refused(&original);
+    made(&copy, "budgets/gift/spend", r#"{"amount":1}"#);
+    assert_eq!(copy.space()["copied"], Value::Null);
+    let all: Vec<&Node> = nodes.iter().chain([&copy]).collect();
+    leaves(&all, 999 - 1 - by_original, unknown);
 }
 
 /// Waits until a node has noted that its next start may follow this one.

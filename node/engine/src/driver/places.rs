@@ -10,8 +10,9 @@
 //!
 //! The file also tells a copy of a folder from the folder. If the lock file is another one than the file names,
 //! the start before ran in another place, and may still run there. Then this node [stands
-//! aside](tallymesh_core::MembersMut::stand_aside), and the file says so until the node is adopted. Of the
-//! identity of a lock file, the device alone may change, as it does when a disk is attached anew.
+//! aside](tallymesh_core::MembersMut::stand_aside), and the file says so until the node is adopted. It says so, too,
+//! if a process on the copy took this one's place. Of the identity of a lock file, the device alone may change, as it
+//! does when a disk is attached anew.
 //!
 //! A whole volume that is put back or cloned keeps all of these. Nothing on it shows that. Then others tell
 //! what the store lacks, as far as they are linked.
@@ -145,6 +146,21 @@ impl Places {
         Some(writers.filter_map(|it| WriterId::parse(it)).collect())
     }
 
+    /// Lets the node of this folder stand aside, because another process took its place.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub(super) fn stand_aside(&mut self) -> Result<(), StoreError> {
+        if let Some((_, place)) = self.place.as_ref().filter(|_| self.copied.is_none()) {
+            self.copied = Some(Copied {
+                lock: place.lock.clone(),
+                writers: BTreeMap::new(),
+            });
+            self.saved = false;
+        }
+        self.save()
+    }
+
     /// Makes this folder the original's successor.
     ///
     /// # Errors
@@ -174,9 +190,9 @@ impl Places {
     pub(super) fn tell(&self) {
         if self.copied.is_some() {
             tracing::warn!(
-                "this data folder is a copy, or was put back: the node that it was copied from may still run, so \
-                 this one spends, draws and decides nothing; start the original, or, if that is gone for good, \
-                 run `tallymesh adopt` at this node"
+                "this data folder is a copy, was put back, or has a copy whose node took this one's place: the other \
+                 node may still run, so this one spends, draws and decides nothing; start the other, or, if that is \
+                 gone for good, run `tallymesh adopt` at this node"
             );
         } else if self.unfollowed > 0
             && let Some((_, place)) = &self.place
@@ -374,6 +390,19 @@ mod tests {
         let mut adopted = open_at(folder, "there");
         assert!(!adopted.is_copied());
         assert_eq!(original(&mut adopted, &[OLD]), None);
+    }
+
+    #[test]
+    fn a_folder_whose_place_was_taken_is_a_copy_until_it_is_adopted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        write(folder, OLD);
+        open(folder).stand_aside().expect("written");
+        let mut again = open(folder);
+        assert!(again.is_copied() && !follows(&mut again, OLD, 7));
+        assert_eq!(original(&mut again, &[OLD]), Some(vec![]));
+        again.adopt().expect("written");
+        assert!(!open(folder).is_copied());
     }
 
     #[test]

@@ -131,6 +131,12 @@ impl Network {
         for id in self.same_key.take_over(now, is_open) {
             self.drop_peer(id);
         }
+        if self.aside.is_due(self.handle.is_copied(), now) {
+            // A link has one hello, which is to say that this node stands aside.
+            for id in self.peers.ids() {
+                self.drop_peer(id);
+            }
+        }
     }
 
     /// Gives the link to another process with the same key.

@@ -139,9 +139,9 @@ impl fmt::Display for OperationError {
             ),
             OperationError::NeedsMesh => f.write_str(problems::NEEDS_MESH),
             OperationError::FolderCopied => f.write_str(
-                "this node's data folder is a copy, and the node that it was copied from may still run, so this \
-                 one spends, draws and decides nothing; start the original, or, if that is gone for good, run \
-                 `tallymesh adopt` here",
+                "this node's data folder is a copy, and the node that it was copied from may still run, or a node on \
+                 a copy of it has started since, so this one spends, draws and decides nothing; ask the other one, \
+                 or, if that is gone for good, run `tallymesh adopt` here",
             ),
             OperationError::CatchingUp => f.write_str(
                 "this node has just started, and catches up with the other members before it takes part; try \

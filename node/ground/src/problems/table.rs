@@ -168,8 +168,8 @@ kinds! {
     CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members, or awaits their clocks.")
         .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile, except those that have just expired; what only members may do is to be tried again, or waits as long as `tallymesh-rights-wait-ms` says.")
         .shown(Shown::Error("TRYAGAIN"));
-    FOLDER_COPIED: Kind::http("folder_copied", 409, "The node's data folder was copied from a member's, which may still run; only one of the two may do what members do.")
-        .advice("Start the original, and ask that. If it is gone for good, run `tallymesh adopt` at this node.")
+    FOLDER_COPIED: Kind::http("folder_copied", 409, "The node's data folder is a copy of a member's, or has one; the other node may still run, and only one of the two may do what members do.")
+        .advice("Start the other node, and ask that. If it is gone for good, run `tallymesh adopt` at this node.")
         .shown(Shown::Error("FOLDERCOPIED"));
     JOINING: Kind::http("joining", 503, "The node waits to join one of its spaces.")
         .advice("Start a node that its ticket names, or name another with `--peer`; once it is linked, see that a majority of the members is there. `tallymesh peers` tells which it tries to reach.");

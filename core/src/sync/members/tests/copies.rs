@@ -215,3 +215,30 @@ fn only_a_copy_that_has_sent_nothing_begins_again_by_itself() {
         assert!(!end.sync.is_unsent());
     }
 }
+
+/// What a writer takes that is over does not count.
+#[test]
+fn a_member_whose_writer_is_over_takes_nothing_until_it_goes_on() {
+    let mut end = End::member();
+    let link = end.link(1, id(1));
+    let tick = |end: &mut End| {
+        let End { replica, sync, now } = end;
+        sync.handle(*now, replica, Input::Tick);
+    };
+    tick(&mut end);
+    assert!(end.replica.members().may_take());
+    end.sync.begin_rejoin(0, &end.replica, link);
+    tick(&mut end);
+    let members = end.replica.members();
+    assert!(members.is_member() && !members.may_take());
+    #[cfg(feature = "budgets")]
+    {
+        use crate::error::MemberError;
+        use crate::quota::budget::Flow;
+        let minted = end.replica.quota_mut().flow("gift", Flow::Mint(5));
+        assert_eq!(minted, Err(MemberError::NotAMember.into()));
+    }
+    end.sync.guests.update(|it| it.coming_back = None);
+    tick(&mut end);
+    assert!(end.replica.members().may_take());
+}

@@ -9,12 +9,12 @@ use tallymesh_node_ground::escape;
 
 /// Reports that this node runs on a copy.
 pub(super) fn copied(facts: &Facts) -> Vec<Finding> {
-    let advice = "Start the original, and stop this node. If the original is gone for good: `tallymesh adopt`. \
+    let advice = "Start the other node, and stop this one. If the other is gone for good: `tallymesh adopt`. \
                   docs/operations.md tells what a copy does meanwhile.";
     let told = |space: &Value| {
-        let what = "this node's data folder is a copy of another node's, which may still run: this one adds, reads \
-                    and syncs, and it spends, draws and decides nothing. While the original runs, this one is \
-                    linked for 2 s of each minute";
+        let what = "this node's data folder is a copy of another node's, which may still run, or a node on a copy of \
+                    it has started since and took its place: this one adds, reads and syncs, and it spends, draws \
+                    and decides nothing. While the other runs, this one is linked for 2 s of each minute";
         (space["copied"] == true).then(|| in_space(space, Severity::Problem, what.into(), advice))
     };
     facts.spaces().filter_map(told).collect()

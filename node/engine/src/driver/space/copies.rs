@@ -3,6 +3,10 @@
 //! A node whose folder is a copy [stands aside](tallymesh_core::MembersMut::stand_aside) in all spaces. Its
 //! original may run on, so the copy spends, draws and decides nothing. It says so in its hello, and each node
 //! that it is linked with lists it.
+//!
+//! An adopted copy and its original may run at once all the same. Then the newest start is the member, because its
+//! announcement declares the others dead. The other process [notices](OpenSpace::is_replaced) that before it announces
+//! a new start, and stands aside from then on. If it did not, each would declare the other dead without end.
 
 use super::OpenSpace;
 use crate::driver::origins::Origins;
@@ -24,6 +28,29 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// When the log last had a line about a copy.
 static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// The last start that this process announced in a space.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Latest {
+    /// Its generation.
+    generation: u64,
+    /// Whether other members know a start of this process. Until then a newer start may be one of before, which an
+    /// older copy of the folder lacks.
+    is_known: bool,
+}
+
+impl Latest {
+    /// Notes the generation of a start, and whether others know it.
+    fn note(&mut self, generation: u64, is_known: bool) {
+        self.generation = generation;
+        self.is_known |= is_known;
+    }
+
+    /// Whether another process made the owner's newest start, of this generation, after this one's.
+    fn is_before(self, newest: u64) -> bool {
+        self.is_known && newest > self.generation
+    }
+}
 
 /// The copies whose hellos arrived, by the name of their peer.
 #[derive(Default)]
@@ -80,9 +107,35 @@ impl OpenSpace {
         }
     }
 
+    /// Notes the start that this process has announced.
+    pub(super) fn look_at_start(&mut self) {
+        let members = self.replica.members();
+        if let Some(generation) = members.generation().filter(|_| members.is_member()) {
+            self.part.latest.note(generation, members.is_established());
+        }
+    }
+
+    /// Whether another process with this node's key took its place: other members knew a start of this process,
+    /// which is over, and there is a newer one.
+    pub(in crate::driver) fn is_replaced(&self) -> bool {
+        let newest = || self.replica.members().newest_start(&self.owner);
+        self.is_starting() && self.part.latest.is_before(newest())
+    }
+
+    /// Stands aside from now on, because another process took this one's place.
+    pub(in crate::driver) fn stand_aside(&mut self, now: u64) {
+        if !self.is_copied() {
+            self.part.place.end();
+            // This process had all writers of before ended when it announced itself.
+            self.replica.members_mut().stand_aside(Vec::new());
+            self.tend_soon(now);
+        }
+    }
+
     /// Ends the standing aside, because the original is gone for good.
     pub(in crate::driver) fn adopt(&mut self, now: u64) {
         self.replica.members_mut().adopt();
+        self.part.latest = Latest::default();
         self.tend_soon(now);
     }
 
@@ -183,6 +236,18 @@ mod tests {
         copies.note(heard(COPIES_MAX, after(1_001)));
         assert_eq!(copies.0.len(), COPIES_MAX);
         assert!(!copies.0.contains_key("1") && copies.0.contains_key("0"));
+    }
+
+    #[test]
+    fn a_newer_start_took_the_place_of_one_that_others_knew() {
+        let mut latest = Latest::default();
+        assert!(!latest.is_before(7), "nothing was announced");
+        latest.note(5, false);
+        assert!(!latest.is_before(7), "it may be one of before");
+        latest.note(5, true);
+        assert!(latest.is_before(7) && !latest.is_before(5) && !latest.is_before(4));
+        latest.note(8, false);
+        assert!(!latest.is_before(7) && latest.is_before(9));
     }
 
     #[test]

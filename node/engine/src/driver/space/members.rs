@@ -1,6 +1,7 @@
 //! The part of a node in a space with members: it announces its start, does its regular duties, and
 //! changes the members on request.
 
+use super::copies::Latest;
 use super::place::InPlace;
 use super::quiet::Quiet;
 use super::{OpenSpace, mint};
@@ -15,7 +16,7 @@ use tallymesh_core::{
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
     Absorption, Comeback, ConfigurationRow, LISTED_MAX, MemberChange, MemberList, MemberRow,
-    Membership, News, OperationError, Refusal, Retiree, Retirement, Tally, WriterRow, fate,
+    Membership, News, OperationError, Refusal, Retiree, Retirement, Tally,
 };
 use tallymesh_node_ground::rate::LogPace;
 use tallymesh_node_store::StoreError;
@@ -55,6 +56,8 @@ pub(super) struct Part {
     absorbed: BTreeSet<WriterId>,
     /// Which start this one follows, and whether a next one may follow it.
     pub(super) place: InPlace,
+    /// What tells whether a process on a copy of the data folder took this one's place.
+    pub(super) latest: Latest,
     /// The work done since the metrics last took it.
     pub(super) tally: Tally,
 }
@@ -91,6 +94,7 @@ impl Part {
     pub(super) fn new(minted: (WriterId, [u8; 16]), durable: bool, place: InPlace) -> Part {
         Part {
             place,
+            latest: Latest::default(),
             minted: vec![minted],
             durable,
             due: 0,
@@ -132,11 +136,11 @@ impl OpenSpace {
     pub(super) fn is_to_be_member(&self) -> bool {
         let named = self.replica.members().configuration();
         let named = named.is_some_and(|it| it.has(&self.owner));
-        named && self.part.durable && !self.is_copied() && !self.replica.members().is_member()
+        named && self.part.durable && !self.is_copied() && !self.replica.members().may_take()
     }
 
     pub(super) fn announce(&mut self) {
-        if !self.is_starting() {
+        if !self.is_starting() || self.is_replaced() {
             return;
         }
         let (owner, nonce) = (self.owner, self.nonce());
@@ -147,6 +151,7 @@ impl OpenSpace {
                 self.wrote = true;
                 self.part.due = 0;
                 self.look_at_place();
+                self.look_at_start();
             }
             Err(error) => {
                 let (space, code) = (self.name().as_str(), error.code());
@@ -211,6 +216,7 @@ impl OpenSpace {
             }
         }
         self.look_at_place();
+        self.look_at_start();
         self.look_at_writers();
         self.look_at_members(now);
         self.part.rest = rest_after(begun.elapsed());
@@ -570,25 +576,6 @@ impl OpenSpace {
                 silent.map(OwnerKey).collect()
             },
         }
-    }
-
-    /// The writers that this node has a record of, each with the clock up to which it has
-    /// everything. In a space with members each row also has the writer's state.
-    pub(in crate::driver) fn writers(&self) -> Vec<WriterRow> {
-        let own = self.replica.writer();
-        let closed = self.replica.members().configuration().is_some();
-        let listed = self.replica.members().writer_table();
-        let listed = listed.filter(|it| closed || it.clock > 0);
-        let rows = listed.map(|it| WriterRow {
-            writer: it.writer.to_string(),
-            clock: it.clock,
-            own: it.writer == own,
-            fate: closed.then(|| fate(&it)),
-            owner: it.owner.map(OwnerKey),
-            home: it.sponsor.map(|sponsor| sponsor.to_string()),
-            heir: it.successor.map(|heir| heir.to_string()),
-        });
-        rows.collect()
     }
 
     /// Reports the fate of the earlier writer's transactions.

@@ -1,12 +1,13 @@
-//! Reads of a space: counters one by one and in pages, changed counters, and shards.
+//! Reads of a space: counters one by one and in pages, changed counters, shards, and writers.
 
 use super::OpenSpace;
 use std::collections::{BTreeSet, BinaryHeap};
 use tallymesh_core::bounds::AUDIT_SHARDS_MIN;
 use tallymesh_core::{KeyId, RESERVED, Shard};
+use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
     AuditPage, Audited, Change, ChangedPart, Changes, Counter, Page, Position, Query, Reading,
-    Wanted,
+    Wanted, WriterRow, fate,
 };
 
 /// Most counters in one part of the changes since a position, and most that are looked at for it.
@@ -161,6 +162,25 @@ impl OpenSpace {
             }
         }
         audited
+    }
+
+    /// The writers that this node has a record of, each with the clock up to which it has
+    /// everything. In a space with members each row also has the writer's state.
+    pub(in crate::driver) fn writers(&self) -> Vec<WriterRow> {
+        let own = self.replica.writer();
+        let closed = self.replica.members().configuration().is_some();
+        let listed = self.replica.members().writer_table();
+        let listed = listed.filter(|it| closed || it.clock > 0);
+        let rows = listed.map(|it| WriterRow {
+            writer: it.writer.to_string(),
+            clock: it.clock,
+            own: it.writer == own,
+            fate: closed.then(|| fate(&it)),
+            owner: it.owner.map(OwnerKey),
+            home: it.sponsor.map(|sponsor| sponsor.to_string()),
+            heir: it.successor.map(|heir| heir.to_string()),
+        });
+        rows.collect()
     }
 }
 
