@@ -188,17 +188,16 @@ impl Redial {
         target.configured.then(|| target.address.clone())
     }
 
-    /// Records that the last connection to `peer` is gone.
+    /// Records that the last connection to `peer` is gone. If it was short, all addresses of the peer wait.
     pub(super) fn lost(&mut self, peer: PeerId, now: Instant) {
-        for target in &mut self.targets {
-            if target.peer != Some(peer) {
-                continue;
-            }
-            match target.reached.take() {
-                Some(since) if now.duration_since(since) < STEADY => {
-                    target.back_off(now, &mut self.chance);
-                }
-                _ => target.wait = WAIT_MIN,
+        let targets = self.targets.iter_mut();
+        let mut targets: Vec<&mut Target> = targets.filter(|it| it.peer == Some(peer)).collect();
+        let reached = targets.iter_mut().filter_map(|it| it.reached.take()).max();
+        let is_short = reached.is_some_and(|since| now.duration_since(since) < STEADY);
+        for target in targets {
+            match is_short {
+                true => target.back_off(now, &mut self.chance),
+                false => target.wait = WAIT_MIN,
             }
             target.gone = now;
         }
@@ -341,6 +340,28 @@ mod tests {
             now = next;
         }
         assert_eq!(waits, [250, 500, 1000, 0, 250]);
+    }
+
+    /// A copy of a data folder is closed out at each address, for as long as it is not its turn.
+    #[test]
+    fn short_connections_let_all_addresses_of_a_peer_wait() {
+        let begun = Instant::now();
+        let peer = PeerId::random();
+        let at = |port| format!("/ip4/127.0.0.1/tcp/{port}/p2p/{peer}");
+        let addresses = (1..=4).map(|port| at(port).parse().expect("an address"));
+        let mut redial = Redial::new(addresses, 7, begun);
+        let mut dials = 0;
+        for ms in (0..60_000).step_by(100) {
+            let now = begun + Duration::from_millis(ms);
+            for (place, _) in redial.due(now, nobody) {
+                dials += 1;
+                let id = ConnectionId::new_unchecked(dials);
+                redial.dialling(place, Some(id), now);
+                redial.reached(id, peer, now);
+                redial.lost(peer, now + Duration::from_millis(10));
+            }
+        }
+        assert!(dials < 60, "{dials} in a minute");
     }
 
     #[test]
