@@ -7,7 +7,8 @@ use libp2p::{Multiaddr, PeerId};
 use std::time::{Duration, Instant};
 use tallymesh_core::SplitMix64;
 
-/// The wait after a first failure; it doubles with each further one.
+/// The wait after a first failure; it doubles with each further one. It is also the wait after a connection ended.
+/// With a shorter one, a copy of this node's data folder, whose turn it is, has no time to exchange anything.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 
 /// The longest wait for a node that was connected recently. With a higher value, a healed network
@@ -195,10 +196,10 @@ impl Redial {
         let reached = targets.iter_mut().filter_map(|it| it.reached.take()).max();
         let is_short = reached.is_some_and(|since| now.duration_since(since) < STEADY);
         for target in targets {
-            match is_short {
-                true => target.back_off(now, &mut self.chance),
-                false => target.wait = WAIT_MIN,
+            if !is_short {
+                target.wait = WAIT_MIN;
             }
+            target.back_off(now, &mut self.chance);
             target.gone = now;
         }
     }
@@ -339,7 +340,7 @@ mod tests {
             waits.push(plain(next - now));
             now = next;
         }
-        assert_eq!(waits, [250, 500, 1000, 0, 250]);
+        assert_eq!(waits, [250, 500, 1000, 250, 500]);
     }
 
     /// A copy of a data folder is closed out at each address, for as long as it is not its turn.
