@@ -75,8 +75,8 @@
 //! 7. *No retirement hides the slot.* A slot that was retired is not touched, since its amount lies in the
 //!    successor's total. So a member retires a writer only when the writer's keyed transactions are stable
 //!    (`is_keyed_stable`), and every member withdraws what is due before it acknowledges. A start that began from
-//!    a guest's state, without keys, may make such an operation again later. That one is doubtful, so it is the one
-//!    that is withdrawn.
+//!    a guest's state, without keys, may make such an operation again later. It is doubtful then, and so it is
+//!    withdrawn.
 //! 8. *A joined withdrawal hides none that comes later.* Withdrawals in a slot are joined once all have seen
 //!    them, with the slot's transactions up to there and their keys. The log notes which transactions these
 //!    were. Any other one that it watched is withdrawn apart from them.

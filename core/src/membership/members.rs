@@ -506,8 +506,8 @@ impl Membership {
         self.table.update(|it| it.early = early);
     }
 
-    /// Whether this member takes from the rights, numbers and limits that it holds. What a writer takes that is
-    /// over does not count, and its successor may take the same.
+    /// Whether this member takes from the rights, numbers and limits that it holds. Nothing counts that a
+    /// writer takes which is over, and its successor may take the same.
     pub(crate) fn may_take(&self) -> bool {
         self.is_member() && !self.table.over
     }

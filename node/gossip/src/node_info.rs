@@ -32,7 +32,7 @@ const EXACT_MAX: u64 = (1 << 53) - 1;
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// After this time a node is asked again whose clock is awaited, and after twice as long each further time.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Among so many last answers, the fastest one counts, because its offset is the most exact.
 const SAMPLES: usize = 5;

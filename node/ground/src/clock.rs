@@ -32,6 +32,11 @@ const AWAITED: Duration = Duration::from_secs(5);
 /// without it, because that node may never answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long after a member's link came up those of the other members are awaited, too. Of two clocks the one that is
+/// behind counts, so the own one would count until a third one is known, if it is slow. Lower lets it. Higher refuses for
+/// longer what counts from now, where a member is down.
+const TOGETHER: Duration = Duration::from_secs(1);
+
 /// How long a judgement holds by the own clock, in milliseconds, while no linked clock changes.
 const JUDGED_EACH_MS: u64 = 1_000;
 
@@ -83,9 +88,10 @@ impl LinkedClocks {
 
     fn note(&mut self, owner: [u8; 32], ahead_ms: i64) {
         self.version += 1;
+        let known = self.clocks.get(&owner);
         let new = LinkedClock {
             ahead_ms: Some(ahead_ms),
-            since: Instant::now(),
+            since: known.map_or_else(Instant::now, |it| it.since),
             lost: None,
         };
         self.clocks.insert(owner, new);
@@ -121,12 +127,20 @@ impl LinkedClocks {
         ahead.get(middle).copied()
     }
 
-    /// Whether the clock of a linked node is awaited whose owner `counts` accepts.
-    fn is_awaited(&self, now: Instant, counts: impl Fn(&[u8; 32]) -> bool) -> bool {
-        let is_late = |clock: &LinkedClock| now.duration_since(clock.since) >= ANSWERS_WITHIN;
-        self.clocks.iter().any(|(owner, clock)| {
-            clock.ahead_ms.is_none() && clock.lost.is_none() && !is_late(clock) && counts(owner)
-        })
+    /// Whether clocks are awaited of those `others` whose owners `counts` accepts.
+    fn is_awaited(&self, now: Instant, others: usize, counts: impl Fn(&[u8; 32]) -> bool) -> bool {
+        let counted = self.clocks.iter().filter(|(owner, _)| counts(owner));
+        let counted: Vec<&LinkedClock> = counted.map(|(_, clock)| clock).collect();
+        let most = match counted.iter().filter(|it| it.ahead_ms.is_some()).count() {
+            0 => ANSWERS_WITHIN,
+            known if known < others => TOGETHER,
+            _ => return false,
+        };
+        let is_awaited = |clock: &&LinkedClock| {
+            let is_new = now.duration_since(clock.since) < most;
+            is_new && clock.lost.is_none() && (clock.ahead_ms.is_none() || most == TOGETHER)
+        };
+        counted.iter().any(is_awaited)
     }
 }
 
@@ -137,9 +151,9 @@ pub enum OwnClock {
     Guest,
     /// It counts, because this node is the only member.
     Only,
-    /// It counts beside those of other members. It does not count alone while the clock of one of them is awaited:
-    /// after a link came up, and right after the start.
-    OneOfSeveral,
+    /// It counts beside those of so many other members. No clock counts while those of others are awaited: right
+    /// after the start, and after a link came up.
+    OneOfSeveral(usize),
 }
 
 impl OwnClock {
@@ -148,7 +162,7 @@ impl OwnClock {
         match (is_member, members) {
             (false, _) => OwnClock::Guest,
             (true, 1) => OwnClock::Only,
-            (true, _) => OwnClock::OneOfSeveral,
+            (true, _) => OwnClock::OneOfSeveral(members.saturating_sub(1)),
         }
     }
 }
@@ -157,8 +171,8 @@ impl OwnClock {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpaceClock {
     ahead_ms: i64,
-    /// The version of the linked clocks and the own clock when this was judged.
-    judged: Option<(u64, u64)>,
+    /// The version of the linked clocks and the own clock when this was judged, and what that counted for.
+    judged: Option<(u64, u64, OwnClock)>,
     /// Whether any clock counted.
     is_known: bool,
 }
@@ -190,13 +204,12 @@ impl SpaceClock {
         counts: impl Fn(&[u8; 32]) -> bool,
     ) {
         let version = clock.version();
-        if self
-            .judged
-            .is_some_and(|(of, at)| of == version && at.abs_diff(wall) < JUDGED_EACH_MS)
-        {
+        if self.judged.is_some_and(|(of, at, as_own)| {
+            (of, as_own) == (version, own) && at.abs_diff(wall) < JUDGED_EACH_MS
+        }) {
             return;
         }
-        self.judged = Some((version, wall));
+        self.judged = Some((version, wall, own));
         let median = clock.median_ahead(own, counts);
         self.is_known = median.is_some();
         self.set(median.unwrap_or(0));
@@ -261,20 +274,14 @@ impl WallClock {
     pub fn median_ahead(&self, own: OwnClock, counts: impl Fn(&[u8; 32]) -> bool) -> Option<i64> {
         let own_ahead = self.ahead_of_monotonic();
         let linked = self.linked();
-        let others = linked.median(None, &counts);
-        let counts_alone = match own {
-            OwnClock::Guest => false,
-            OwnClock::Only => true,
-            OwnClock::OneOfSeveral => {
-                self.begun.elapsed() >= AWAITED && !linked.is_awaited(Instant::now(), &counts)
+        if let OwnClock::OneOfSeveral(others) = own {
+            let is_young = self.begun.elapsed() < AWAITED && linked.median(None, &counts).is_none();
+            if is_young || linked.is_awaited(Instant::now(), others, &counts) {
+                return None;
             }
-        };
-        let median = match others {
-            Some(_) if own != OwnClock::Guest => linked.median(Some(own_ahead), &counts),
-            None if counts_alone => Some(own_ahead),
-            others => others,
-        };
-        Some(median?.saturating_sub(own_ahead))
+        }
+        let counted = (own != OwnClock::Guest).then_some(own_ahead);
+        Some(linked.median(counted, &counts)?.saturating_sub(own_ahead))
     }
 
     fn linked(&self) -> MutexGuard<'_, LinkedClocks> {
@@ -430,9 +437,11 @@ mod tests {
 
     /// A node whose clock is wrong must not go by it for the moment before it hears the clocks of others.
     #[test]
-    fn one_of_several_waits_for_the_clock_of_another() {
+    fn one_of_several_waits_for_the_clocks_of_others() {
         let mut clock = WallClock::new(|| 36_000_000);
-        let ahead = |clock: &WallClock| clock.median_ahead(OwnClock::OneOfSeveral, |it| it[0] < 9);
+        let own = OwnClock::OneOfSeveral(2);
+        let ahead = |clock: &WallClock| clock.median_ahead(own, |it| it[0] < 9);
+        let ago = |time| Instant::now() - time;
         assert_eq!(ahead(&clock), None, "right after the start");
         assert_eq!(clock.median_ahead(OwnClock::Only, |_| true), Some(0));
         clock.begun -= AWAITED;
@@ -441,19 +450,30 @@ mod tests {
         assert_eq!(ahead(&clock), Some(0), "a guest's clock is not awaited");
         clock.note_link([1; 32]);
         assert_eq!(ahead(&clock), None, "a link came up");
-        clock.note_linked([1; 32], -7_200_000);
-        assert_eq!(ahead(&clock), Some(-7_200_000));
+        clock.note_linked([1; 32], 7_200_000);
+        assert_eq!(
+            ahead(&clock),
+            None,
+            "the other one is awaited, as this clock is behind"
+        );
+        clock.linked().linked([1; 32], ago(TOGETHER));
+        assert_eq!(ahead(&clock), Some(0), "it may be down");
         clock.note_link([2; 32]);
-        assert_eq!(ahead(&clock), Some(-7_200_000), "one is enough");
+        assert_eq!(ahead(&clock), None, "it is up");
+        clock.note_linked([2; 32], 7_300_000);
+        assert_eq!(ahead(&clock), Some(7_200_000));
         clock.note_lost(&[1; 32]);
         clock.note_link([1; 32]);
         clock.linked().expire(Instant::now() + KEPT);
-        assert_eq!(ahead(&clock), Some(-7_200_000), "the link is back");
-        clock.linked().lost(&[1; 32], Instant::now() - KEPT);
+        assert_eq!(ahead(&clock), Some(7_200_000), "the link is back");
+        for owner in [1, 2] {
+            clock.linked().lost(&[owner; 32], ago(KEPT));
+        }
         clock.linked().expire(Instant::now());
-        assert_eq!(ahead(&clock), None, "the other one is awaited still");
-        let late = Instant::now() - ANSWERS_WITHIN;
-        clock.linked().linked([2; 32], late);
+        assert_eq!(ahead(&clock), Some(0), "it is alone");
+        clock.note_link([2; 32]);
+        assert_eq!(ahead(&clock), None);
+        clock.linked().linked([2; 32], ago(ANSWERS_WITHIN));
         assert_eq!(ahead(&clock), Some(0), "it tells nothing");
     }
 

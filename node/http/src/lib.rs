@@ -107,7 +107,7 @@ use tallymesh_node_engine::settings::HttpRules;
 use tallymesh_node_ground::clock::{OwnClock, SpaceClock, WallClock};
 use tallymesh_node_ground::identity::{Address, Identity, OwnerKey};
 use tallymesh_node_ground::model::bounds::BULK_BYTES_MAX;
-use tallymesh_node_ground::model::{Role, SpaceId};
+use tallymesh_node_ground::model::{Refusal, Role, SpaceId};
 use tallymesh_node_ground::problems;
 use tallymesh_node_ground::problems::INTERNAL_TEXT;
 use tallymesh_node_store::Durability;
@@ -188,7 +188,10 @@ impl App {
     }
 
     /// The time of a space, by which its counters expire, in milliseconds since 1970.
-    fn time_in(&self, space: SpaceId) -> u64 {
+    ///
+    /// # Errors
+    /// [`problems::CATCHING_UP`] while this member awaits the clock of another one.
+    fn time_in(&self, space: SpaceId) -> Result<u64, Problem> {
         let member_lists = self.node.member_lists().borrow().clone();
         let owners = member_lists.get(space.0).and_then(Option::as_deref);
         let is_member = |owner: &[u8; 32]| {
@@ -198,7 +201,10 @@ impl App {
         let wall = self.clock.now();
         let own = OwnClock::of(is_member(&self.owner.0), owners.map_or(0, <[_]>::len));
         clock.judge(wall, &self.clock, own, is_member);
-        clock.time(wall)
+        match own != OwnClock::Guest && !clock.is_known() {
+            true => Err(Refusal::CatchingUp.into()),
+            false => Ok(clock.time(wall)),
+        }
     }
 
     /// The role of this node in a space.

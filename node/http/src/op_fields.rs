@@ -41,7 +41,7 @@ pub(super) fn operation(
     name: &str,
     key: String,
     fields: &mut Fields,
-    now: &dyn Fn() -> u64,
+    now: &dyn Fn() -> Result<u64, Problem>,
 ) -> Result<Operation, Problem> {
     let op = match name {
         "add" => Op::Add(fields.amount("by")?.unwrap_or(1)),
@@ -69,10 +69,10 @@ pub(super) fn operation(
 }
 
 /// Reads either the time, or the duration from `now`.
-fn expire_op(fields: &mut Fields, now: &dyn Fn() -> u64) -> Result<Op, Problem> {
+fn expire_op(fields: &mut Fields, now: &dyn Fn() -> Result<u64, Problem>) -> Result<Op, Problem> {
     match (fields.millis("at")?, fields.millis("in_ms")?) {
         (Some(at), None) => Ok(Op::Expire(at)),
-        (None, Some(millis)) => Ok(Op::Expire(now().saturating_add(millis))),
+        (None, Some(millis)) => Ok(Op::Expire(now()?.saturating_add(millis))),
         _ => Err(fields.invalid("an expiry has either `at` or `in_ms`")),
     }
 }

@@ -164,7 +164,7 @@ pub(super) async fn transact(
     Ok(done.map(|results| Json(Results { results })))
 }
 
-fn ops(body: &[u8], now: &dyn Fn() -> u64) -> Result<Vec<Operation>, Problem> {
+fn ops(body: &[u8], now: &dyn Fn() -> Result<u64, Problem>) -> Result<Vec<Operation>, Problem> {
     let mut fields = Fields::parse(body, TRANSACTION)?;
     let list = fields.list("ops")?;
     fields.end()?;
@@ -178,7 +178,7 @@ fn ops(body: &[u8], now: &dyn Fn() -> u64) -> Result<Vec<Operation>, Problem> {
         .collect()
 }
 
-fn op(value: Value, now: &dyn Fn() -> u64) -> Result<Operation, Problem> {
+fn op(value: Value, now: &dyn Fn() -> Result<u64, Problem>) -> Result<Operation, Problem> {
     let mut fields = Fields::of(value, OPERATION)?;
     let (name, key) = (fields.text("op")?, fields.text("key")?);
     let operation = operation(&name, key, &mut fields, now)?;
@@ -203,7 +203,7 @@ mod tests {
             {"op":"expire","key":"e","in_ms":7},
             {"key":"f","op":"persist"}
         ]}"#;
-        let read = ops(body, &|| 1000).expect("valid");
+        let read = ops(body, &|| Ok(1000)).expect("valid");
         let expected = [
             ("a", Op::Add(1)),
             ("a", Op::Add(-2)),
@@ -215,7 +215,7 @@ mod tests {
             ("f", Op::Persist),
         ];
         assert_eq!(read, expected.map(|(key, op)| (key.to_owned(), op).into()));
-        assert_eq!(ops(br#"{"ops":[]}"#, &|| 0).expect("valid"), []);
+        assert_eq!(ops(br#"{"ops":[]}"#, &|| Ok(0)).expect("valid"), []);
     }
 
     #[test]
@@ -288,12 +288,12 @@ mod tests {
                 Some(0),
             ),
         ] {
-            let problem = ops(body.as_bytes(), &|| 0).expect_err(&body);
+            let problem = ops(body.as_bytes(), &|| Ok(0)).expect_err(&body);
             assert_eq!((problem.code(), problem.at_op()), (code, index), "{body}");
         }
         let many = vec![good; TRANSACTION_OPS_MAX + 1].join(",");
         let problem =
-            ops(format!(r#"{{"ops":[{many}]}}"#).as_bytes(), &|| 0).expect_err("too many");
+            ops(format!(r#"{{"ops":[{many}]}}"#).as_bytes(), &|| Ok(0)).expect_err("too many");
         assert_eq!(problem.code(), "transaction_too_large");
     }
 }

@@ -116,6 +116,11 @@ pub trait Host {
         Vec::new()
     }
 
+    /// Whether the node awaits the clock of another member of a space.
+    fn awaits_clock(&self, _space: usize) -> bool {
+        false
+    }
+
     /// What the node can't do in a space at present.
     fn at_present(&self, _space: usize) -> AtPresent {
         AtPresent {

@@ -5,6 +5,7 @@ use crate::members::{close, peers_of};
 use crate::process::{Node as Process, eventually, kept_address};
 use crate::redis::Redis;
 use crate::tickets::ticket;
+use redis_protocol::resp2::types::OwnedFrame;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -246,6 +247,60 @@ fn a_member_whose_clock_is_fast_ends_nothing_when_links_come_up() {
     cut(false);
     is_kept([&one, &two, &fast], "cut");
     assert_eq!(fast.value("start"), Some(3), "it was refreshed");
+}
+
+/// Asks until it is not too early any more.
+fn in_time(node: &Process, mut ask: impl FnMut() -> (u16, serde_json::Value)) -> serde_json::Value {
+    eventually("it knows the time", || {
+        let (status, answer) = ask();
+        let is_early = status == 503 && answer["code"] == "catching_up";
+        assert!(status == 200 || is_early, "{answer}\n{}", node.log());
+        (status == 200).then_some(answer)
+    })
+}
+
+/// A member that has just started does not know by how much its clock is slow. What counts from now waits for that.
+#[test]
+fn what_counts_from_now_waits_until_a_member_knows_the_time() {
+    let [one, _two, mut slow] = members_of_which_one_is_off(|node| node.put_back(2 * HOUR));
+    let space = "/v1/spaces/default";
+    let hour = json!({"in_ms": HOUR.as_millis()}).to_string();
+    for round in 0..4 {
+        let key = format!("likes{round}");
+        let path = format!("{space}/counters/{key}/expire");
+        slow.add(&key, 5);
+        eventually("others have the counter", || one.value(&key));
+        slow.kill();
+        slow.start_again();
+        let mut redis = Redis::connect(&slow);
+        match round % 2 {
+            0 => drop(in_time(&slow, || slow.post(&path, &hour))),
+            _ => eventually("EXPIRE is made", || {
+                match redis.ask(&["EXPIRE", &key, "3600"]) {
+                    OwnedFrame::Integer(1) => Some(()),
+                    OwnedFrame::Error(text) if text.starts_with("TRYAGAIN") => None,
+                    other => panic!("{other:?}"),
+                }
+            }),
+        }
+        knows_clocks(&slow, 2);
+        let left = off_by(redis.integer(&["PEXPIRETIME", &key]) as u64);
+        let [hour, minute] = [HOUR, MINUTE].map(|it| it.as_millis() as i64);
+        assert!((left - hour).abs() < minute, "{key}: {left}");
+        assert_eq!(one.value(&key), Some(5), "{key}");
+    }
+    let (status, answer) = slow.post(&format!("{space}/budgets/gift/mint"), r#"{"amount":9}"#);
+    assert_eq!(status, 200, "{answer}");
+    slow.kill();
+    slow.start_again();
+    let path = format!("{space}/budgets/gift/leases/01234567890123456789012345678901");
+    let lease = json!({"amount": 3, "lease_ms": HOUR.as_millis()}).to_string();
+    let given = in_time(&slow, || slow.put(&path, &lease));
+    let until = given["lease"]["until"]
+        .as_str()
+        .and_then(|it| it.parse().ok());
+    let left = off_by(until.expect("a time"));
+    assert!(left > 0, "{given}");
 }
 
 /// Three members. The last one's clock is set by `set` while it does not run, and then it knows the clocks of the

@@ -249,9 +249,10 @@ impl OpenSpace {
     }
 
     /// Whether this node is a member, and awaits the clock of another one before it goes by the time.
-    pub(super) fn awaits_clock(&self) -> bool {
+    pub fn awaits_clock(&self) -> bool {
         let configuration = self.replica.members().configuration();
-        !self.clock.is_known() && configuration.is_some_and(|it| it.has(&self.owner))
+        let is_member = configuration.is_some_and(|it| it.has(&self.owner)) && !self.is_copied();
+        !self.clock.is_known() && is_member
     }
 
     /// The time by which counters expire in the present batch, in milliseconds since 1970.

@@ -144,8 +144,8 @@ impl fmt::Display for OperationError {
                  or, if that is gone for good, run `tallymesh adopt` here",
             ),
             OperationError::CatchingUp => f.write_str(
-                "this node has just started, and catches up with the other members before it takes part; try \
-                 again in some seconds",
+                "this node catches up with the other members since its start, and does not take part in this \
+                 yet; try again in some seconds, and ask `tallymesh doctor` if it stays so",
             ),
         }
     }

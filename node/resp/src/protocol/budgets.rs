@@ -4,6 +4,7 @@
 use super::command::{Command, Spec, find};
 use super::counters::{View, Writing, key};
 use super::error::ReplyError;
+use super::expire::known;
 use super::reply::Reply;
 use super::request::{Args, number};
 use tallymesh_core::{Budget, Error, Flow, Holding, LeaseId, QuotaError, Replica, RightKind};
@@ -66,6 +67,7 @@ impl<'a> Writing<'_, '_, 'a> {
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
         let (id, amount) = (lease_id(args.at(2))?, quantity(args.at(3))?);
+        known(self.now)?;
         let given = self
             .tx
             .quota_mut()

@@ -243,8 +243,9 @@ pub(super) fn ops_max(spec: &Spec, args: &Args<'_>) -> usize {
 /// The writes of one transaction.
 pub(super) struct Writing<'d, 'r, 'a> {
     pub(super) tx: &'d mut Transaction<'r>,
-    /// The time, in milliseconds since 1970.
-    pub(super) now: u64,
+    /// The time, in milliseconds since 1970. `None` while the node awaits the clock of another member: then it must
+    /// not be asked for a time that counts from now.
+    pub(super) now: Option<u64>,
     /// Whether options are refused that only a centre could keep.
     pub(super) strict: bool,
     /// The role of the session's ticket, where clients need tickets.
@@ -426,7 +427,7 @@ impl<'a> Writing<'_, '_, 'a> {
             return Ok(());
         }
         match options.deadline("getex", self.now)? {
-            Some(at) if at <= self.now => {
+            Some(at) if Some(at) <= self.now => {
                 self.delete(key)?;
             }
             Some(at) => self.apply(key, Op::Expire(at), Event::Expire)?,
@@ -562,7 +563,11 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    fn deadline(&self, name: &'static str, now: u64) -> Result<Option<u64>, ReplyError<'a>> {
+    fn deadline(
+        &self,
+        name: &'static str,
+        now: Option<u64>,
+    ) -> Result<Option<u64>, ReplyError<'a>> {
         self.until
             .map(|(until, text)| until.deadline(text, name, now))
             .transpose()

@@ -650,20 +650,15 @@ fn show(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 impl ReplyError<'_> {
     /// The error with the reason for which it stands [at present](AtPresent). `lack` is what was missing.
-    pub(super) fn at_present(
-        self,
-        present: &AtPresent,
-        lack: Option<&Lack>,
-        quota: QuotaRef<'_>,
-    ) -> Self {
+    pub(super) fn at_present(self, present: &AtPresent, lack: Option<&Lack>, q: QuotaRef) -> Self {
         let why = match &self {
             ReplyError::AtBound { why, .. } => why,
             error => error,
         };
-        let reason = match why {
-            ReplyError::Core(error) => present.reason(error, lack, quota),
-            _ => None,
+        let ReplyError::Core(error) = why else {
+            return self;
         };
+        let reason = present.reason(error, lack, q);
         reason.map_or(self, Into::into)
     }
 

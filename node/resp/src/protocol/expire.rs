@@ -7,7 +7,7 @@ use super::limits::EXPIRY_MAX;
 use super::reply::Reply;
 use super::request::Args;
 use tallymesh_core::Op;
-use tallymesh_node_ground::model::Event;
+use tallymesh_node_ground::model::{Event, OperationError};
 
 /// The unit of a number that is a time, and the time from which it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +50,19 @@ impl Until {
         self,
         text: &'a [u8],
         name: &'static str,
-        now: u64,
+        now: Option<u64>,
     ) -> Result<u64, ReplyError<'a>> {
         let number = integer(text)?;
-        let time = self.time(number, now).filter(|_| number > 0);
+        let time = self.time(number, known(now)?).filter(|_| number > 0);
         let time = time.and_then(|time| u64::try_from(time).ok());
         time.filter(|time| *time <= EXPIRY_MAX)
             .ok_or(ReplyError::ExpireTime(name))
     }
+}
+
+/// The time of the space, unless the node still awaits the clock of another member.
+pub(super) fn known<'a>(now: Option<u64>) -> Result<u64, ReplyError<'a>> {
+    now.ok_or(ReplyError::Operation(OperationError::CatchingUp))
 }
 
 /// Answers the `TTL` family.
@@ -135,7 +140,8 @@ impl<'a> Writing<'_, '_, 'a> {
         };
         let key = key(args.at(1))?;
         let conditions = Conditions::parse(args)?;
-        let time = until.time(integer(args.at(2))?, self.now);
+        let (number, now) = (integer(args.at(2))?, known(self.now)?);
+        let time = until.time(number, now);
         let time =
             time.filter(|time| u64::try_from(*time).is_ok_and(|at| at <= EXPIRY_MAX) || *time < 0);
         let time = time.ok_or(ReplyError::ExpireTime(spec.name))?;
@@ -143,7 +149,7 @@ impl<'a> Writing<'_, '_, 'a> {
         let done = exists && conditions.hold(time, self.tx.expiry(key));
         if done {
             match u64::try_from(time) {
-                Ok(at) if at > self.now => self.apply(key, Op::Expire(at), Event::Expire)?,
+                Ok(at) if at > now => self.apply(key, Op::Expire(at), Event::Expire)?,
                 _ => {
                     self.delete(key)?;
                 }

@@ -17,7 +17,7 @@
 
 use super::counters::{View, Writing, key};
 use super::error::ReplyError;
-use super::expire::Until;
+use super::expire::{Until, known};
 use super::reply::Reply;
 use super::request::{Args, number};
 use super::why::Why;
@@ -97,7 +97,7 @@ impl<'a> Bounded<'a> {
         }
     }
 
-    fn deadline(&self, now: u64) -> Result<Option<u64>, ReplyError<'a>> {
+    fn deadline(&self, now: Option<u64>) -> Result<Option<u64>, ReplyError<'a>> {
         let deadline = |(until, text): (Until, &'a [u8])| until.deadline(text, "increx", now);
         self.until.map(deadline).transpose()
     }
@@ -106,7 +106,7 @@ impl<'a> Bounded<'a> {
     fn against_limit(&self, period: &Period, now: u64) -> Result<Option<String>, ReplyError<'a>> {
         let limit = &period.limit;
         let (most, name, period_ms) = (limit.limit, &limit.name, limit.period_ms);
-        let deadline = self.deadline(now)?;
+        let deadline = self.deadline(Some(now))?;
         let fits = |until: Until, at: u64| match until {
             Until::InSeconds | Until::InMillis => at - now == period_ms,
             Until::AtSeconds | Until::AtMillis => at == period.ends,
@@ -212,7 +212,7 @@ impl<'a> Writing<'_, '_, 'a> {
         asked: &Bounded<'a>,
         period: Period,
     ) -> Result<i64, ReplyError<'a>> {
-        if let Some(instead) = asked.against_limit(&period, self.now)? {
+        if let Some(instead) = asked.against_limit(&period, known(self.now)?)? {
             return Err(ReplyError::BoundNeedsCentre(instead.into()));
         }
         let cost = asked.by.unsigned_abs();
@@ -304,7 +304,7 @@ impl<'a> Writing<'_, '_, 'a> {
         };
         let stays = asked.if_none && self.tx.expiry(key).is_some();
         match deadline.filter(|_| !stays) {
-            Some(at) if at <= self.now => {
+            Some(at) if Some(at) <= self.now => {
                 self.delete(key)?;
             }
             deadline => {

@@ -226,6 +226,7 @@ impl Session {
         reply: &mut Reply<'_>,
     ) -> Result<Option<Vec<KeyId>>, ReplyError<'static>> {
         let (now, strict) = (host.space_time(self.space), self.config.strict);
+        let known = self.known_time(host);
         let abort = |error: Error| ReplyError::ExecAbortBecause(Box::new(ReplyError::Core(error)));
         self.prepare(multi.commands(), host).map_err(abort)?;
         let keyed = once.map(|once| (once, host.asker(self.space)));
@@ -243,7 +244,7 @@ impl Session {
                     let mut run = |tx: &mut Transaction<'_>| {
                         let mut writing = Writing {
                             tx,
-                            now,
+                            now: known,
                             strict,
                             role: self.role,
                             events: &mut *events,

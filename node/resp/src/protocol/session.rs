@@ -562,6 +562,12 @@ impl Session {
         done
     }
 
+    /// The time of the present space, unless the node awaits the clock of another member.
+    pub(super) fn known_time(&self, host: &dyn Host) -> Option<u64> {
+        let is_known = !host.awaits_clock(self.space);
+        is_known.then(|| host.space_time(self.space))
+    }
+
     /// Makes one command that writes, as one transaction, perhaps under a new key.
     pub(super) fn write<'a>(
         &mut self,
@@ -571,7 +577,7 @@ impl Session {
         host: &mut dyn Host,
         reply: &mut Reply<'_>,
     ) -> Result<(), ReplyError<'a>> {
-        let (now, strict) = (host.space_time(self.space), self.config.strict);
+        let (now, strict) = (self.known_time(host), self.config.strict);
         let (mut events, mut changed) = (Vec::new(), Vec::new());
         self.prepare([(spec, *args)].into_iter(), host)?;
         let keyed = once.map(|once| (once, host.asker(self.space)));

@@ -123,6 +123,10 @@ impl Host for ConnectionView<'_> {
         self.spaces[space].stuck_of(self.since_start, lacked)
     }
 
+    fn awaits_clock(&self, space: usize) -> bool {
+        self.spaces[space].awaits_clock()
+    }
+
     fn at_present(&self, space: usize) -> AtPresent {
         self.spaces[space].at_present(self.since_start)
     }

@@ -6,7 +6,7 @@ use tallymesh_core::{
     Asker, DecodeError, Error, KeyStatus, Op, Party, RESERVED, ScopeError, Transaction, WriteError,
 };
 use tallymesh_node_ground::model::{
-    Counter, Done, Event, Keyed, Made, Operation, Refusal, Sum, Transacted,
+    Counter, Done, Event, Keyed, Made, Operation, OperationError, Refusal, Sum, Transacted,
 };
 
 /// Most counters that one batch deletes because they have expired. With more, other requests would
@@ -63,6 +63,7 @@ impl OpenSpace {
             self.wrote(counter, Event::Merge);
         }
         let asker = once.map(|it| self.asker(it.party, it.limited));
+        let awaits_clock = self.awaits_clock();
         let mut transaction = self.writable()?.begin()?;
         let mut told = Vec::with_capacity(ops.len());
         for (index, operation) in ops.iter().enumerate() {
@@ -72,6 +73,11 @@ impl OpenSpace {
                 key: operation.key().to_owned(),
                 error,
             };
+            if awaits_clock
+                && matches!(operation, Operation::Allow { .. } | Operation::Lease { .. })
+            {
+                return Err(refusal(OperationError::CatchingUp));
+            }
             told.push(operation.make(&mut transaction).map_err(refusal)?);
         }
         let mut changed = Vec::new();
