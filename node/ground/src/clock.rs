@@ -32,9 +32,9 @@ const AWAITED: Duration = Duration::from_secs(5);
 /// without it, because that node may never answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long after a member's link came up those of the other members are awaited, too. Of two clocks the one that is
-/// behind counts, so the own one would count until a third one is known, if it is slow. Lower lets it. Higher refuses for
-/// longer what counts from now, where a member is down.
+/// How long after a member's link came up the clocks of all other members are awaited. The slower one of two clocks
+/// counts, so a slow own one would count until a third one is known. Lower lets it. Higher refuses for longer what
+/// counts from now, where a member is down.
 const TOGETHER: Duration = Duration::from_secs(1);
 
 /// How long a judgement holds by the own clock, in milliseconds, while no linked clock changes.
@@ -129,22 +129,20 @@ impl LinkedClocks {
 
     /// Whether clocks are awaited of those `others` whose owners `counts` accepts.
     fn is_awaited(&self, now: Instant, others: usize, counts: impl Fn(&[u8; 32]) -> bool) -> bool {
-        let counted = self.clocks.iter().filter(|(owner, _)| counts(owner));
-        let counted: Vec<&LinkedClock> = counted.map(|(_, clock)| clock).collect();
-        let most = match counted.iter().filter(|it| it.ahead_ms.is_some()).count() {
+        let all = || self.clocks.iter().filter(|(owner, _)| counts(owner));
+        let most = match all().filter(|(_, it)| it.ahead_ms.is_some()).count() {
             0 => ANSWERS_WITHIN,
             known if known < others => TOGETHER,
             _ => return false,
         };
-        let is_awaited = |clock: &&LinkedClock| {
+        all().any(|(_, clock)| {
             let is_new = now.duration_since(clock.since) < most;
             is_new && clock.lost.is_none() && (clock.ahead_ms.is_none() || most == TOGETHER)
-        };
-        counted.iter().any(is_awaited)
+        })
     }
 }
 
-/// What the own clock counts for in a space.
+/// The weight of the own clock in a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnClock {
     /// Nothing, because this node is no member.

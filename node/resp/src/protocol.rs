@@ -121,7 +121,7 @@ pub trait Host {
         false
     }
 
-    /// What the node can't do in a space at present.
+    /// The reasons for which the node refuses things in a space at present.
     fn at_present(&self, _space: usize) -> AtPresent {
         AtPresent {
             not_a_member: Error::Member(MemberError::NotAMember).into(),

@@ -251,8 +251,8 @@ impl OpenSpace {
     /// Whether this node is a member, and awaits the clock of another one before it goes by the time.
     pub fn awaits_clock(&self) -> bool {
         let configuration = self.replica.members().configuration();
-        let is_member = configuration.is_some_and(|it| it.has(&self.owner)) && !self.is_copied();
-        !self.clock.is_known() && is_member
+        let named = || configuration.is_some_and(|it| it.has(&self.owner));
+        !self.clock.is_known() && named() && !self.is_copied()
     }
 
     /// The time by which counters expire in the present batch, in milliseconds since 1970.

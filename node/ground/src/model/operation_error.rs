@@ -87,7 +87,7 @@ impl OperationError {
     }
 }
 
-/// What a node can't do at present, in a space.
+/// The reasons for which a node refuses things at present, in a space.
 #[derive(Clone, Debug)]
 pub struct AtPresent {
     /// The reason why it can't do what only a member may do.

@@ -101,7 +101,7 @@ impl OpenSpace {
         self.reach(now, done, once.map(|it| it.once), &demand, reply)
     }
 
-    /// What this node can't do at present.
+    /// The reasons for which this node refuses things at present.
     pub fn at_present(&self, now: u64) -> AtPresent {
         AtPresent {
             not_a_member: self.not_a_member(),

@@ -18,7 +18,7 @@ impl OpenSpace {
         #[cfg(test)]
         crate::contain::tests::panic_if_told(key.as_bytes(), crate::contain::tests::WITHIN);
         let counter = self.writable()?.add(&key, by);
-        let counter = counter.map_err(|error| match self.is_too_early(&error) {
+        let counter = counter.map_err(|error| match self.is_untimely(&error) {
             true => Refusal::CatchingUp,
             false => error.into(),
         })?;
@@ -201,7 +201,7 @@ impl OpenSpace {
         adds.sort_unstable_by_key(|(counter, _)| *counter);
         let done = interned.and_then(|()| self.add_all(&adds));
         let done = done.map_err(|refusal| match refusal {
-            Refusal::Line { ref error, .. } if self.is_too_early(error) => Refusal::CatchingUp,
+            Refusal::Line { ref error, .. } if self.is_untimely(error) => Refusal::CatchingUp,
             refusal => refusal,
         });
         for (counter, _) in adds {
@@ -246,7 +246,7 @@ impl OpenSpace {
     }
 
     /// Whether this member refuses something only because it awaits the clock of another one.
-    fn is_too_early(&self, error: &Error) -> bool {
+    fn is_untimely(&self, error: &Error) -> bool {
         *error == Error::Scope(ScopeError::Expired) && self.awaits_clock()
     }
 
