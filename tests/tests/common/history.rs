@@ -4,8 +4,12 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most lines about one operation.
+/// Most lines about what befell nodes beside one operation.
 const LINES_MAX: usize = 60;
+/// For how long before and after an operation its description has what befell nodes. To replace a member takes tens
+/// of seconds.
+const BEFORE: Duration = Duration::from_secs(10);
+const AFTER: Duration = Duration::from_secs(40);
 
 /// All events of a run, in order.
 pub(crate) struct History {
@@ -15,8 +19,10 @@ pub(crate) struct History {
 
 struct Event {
     at: Duration,
-    /// The operation of the event. `None` for an event of a node.
+    /// The operation of the event. `None` for one of a request without a key, and for what befell a node.
     key: Option<String>,
+    /// Whether it befell a node.
+    fault: bool,
     node: usize,
     what: &'static str,
 }
@@ -30,9 +36,19 @@ impl History {
     }
 
     pub(crate) fn note(&self, key: Option<&str>, node: usize, what: &'static str) {
+        self.push(key, false, node, what);
+    }
+
+    /// Notes what befell a node.
+    pub(crate) fn fault(&self, node: usize, what: &'static str) {
+        self.push(None, true, node, what);
+    }
+
+    fn push(&self, key: Option<&str>, fault: bool, node: usize, what: &'static str) {
         let event = Event {
             at: self.begun.elapsed(),
             key: key.map(str::to_owned),
+            fault,
             node,
             what,
         };
@@ -44,7 +60,7 @@ impl History {
         self.begun.elapsed()
     }
 
-    /// The events of an operation, with the events of nodes meanwhile and a little before and after.
+    /// The events of an operation, with what befell nodes around them.
     pub(crate) fn of(&self, key: &str) -> String {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let own = |event: &&Event| event.key.as_deref() == Some(key);
@@ -52,14 +68,16 @@ impl History {
         else {
             return format!("{key}: nothing is known of it\n");
         };
-        let around = Duration::from_secs(3);
-        let (from, upto) = (first.at.saturating_sub(around), last.at + around);
-        let told = events
-            .iter()
-            .filter(|event| own(event) || event.key.is_none() && (from..=upto).contains(&event.at));
+        let (from, upto) = (first.at.saturating_sub(BEFORE), last.at + AFTER);
+        let mut left = LINES_MAX;
+        let told = events.iter().filter(|event| {
+            let befell = event.fault && (from..=upto).contains(&event.at) && left > 0;
+            left -= usize::from(befell);
+            own(event) || befell
+        });
         let mut text = format!("{key}:\n");
-        for event in told.take(LINES_MAX) {
-            let of = if event.key.is_some() { "" } else { "  -- " };
+        for event in told {
+            let of = if event.fault { "  -- " } else { "" };
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,

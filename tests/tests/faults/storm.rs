@@ -98,7 +98,7 @@ impl Storm<'_> {
     }
 
     fn note(&self, node: usize, what: &'static str) {
-        self.history.note(None, node, what);
+        self.history.fault(node, what);
     }
 
     fn count(&mut self, kind: Kind, node: usize, what: &'static str, times: u64) {

@@ -247,8 +247,8 @@ impl Run {
         };
         loop {
             for (one, two) in cuts(&mut random) {
-                self.history.note(None, one, "is cut from another");
-                self.history.note(None, two, "is cut from another");
+                self.history.fault(one, "is cut from another");
+                self.history.fault(two, "is cut from another");
                 self.mesh.cut(one, two).await?;
             }
             let mut over = wait(&mut answered).await;
@@ -275,21 +275,21 @@ impl Run {
 
     async fn kill(&mut self, node: usize) -> Result<(), String> {
         self.mesh.kill(node).await?;
-        self.history.note(None, node, "is killed");
+        self.history.fault(node, "is killed");
         self.proxy.route(node, None);
         Ok(())
     }
 
     async fn start_again(&mut self, node: usize) -> Result<(), String> {
         self.mesh.start_again(node).await?;
-        self.history.note(None, node, "runs again");
+        self.history.fault(node, "runs again");
         self.proxy.route(node, Some(self.mesh.address(node)?));
         Ok(())
     }
 
     async fn heal(&mut self) -> Result<(), String> {
         for node in 0..NODES {
-            self.history.note(None, node, "is healed");
+            self.history.fault(node, "is healed");
         }
         self.mesh.heal().await
     }
