@@ -259,7 +259,8 @@ fn in_time(node: &Process, mut ask: impl FnMut() -> (u16, serde_json::Value)) ->
     })
 }
 
-/// A member that has just started does not know by how much its clock is slow. What counts from now waits for that.
+/// A member that has just started does not know by how much its clock is slow. A time that counts from now waits for
+/// that.
 #[test]
 fn what_counts_from_now_waits_until_a_member_knows_the_time() {
     let [one, _two, mut slow] = members_of_which_one_is_off(|node| node.put_back(2 * HOUR));
