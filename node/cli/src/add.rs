@@ -106,12 +106,14 @@ fn shifted(failure: Failure, before: u64) -> Failure {
             applied,
             line: Some(line),
             op,
+            members,
         } => Failure::Refused {
             code,
             detail,
             applied,
             line: Some(before + line),
             op,
+            members,
         },
         other => other,
     }

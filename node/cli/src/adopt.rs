@@ -31,7 +31,10 @@ pub(super) fn run(client: &Client, output: &mut Output, args: AdoptArgs) -> Resu
             problem: format!("{BREAKS}\nNothing was done. Add --yes to do it"),
         });
     }
-    let answer = client.as_operator()?.post_json("/v1/adopt", &json!({}))?;
+    let answer = client.as_operator()?.post_json("/v1/adopt", &json!({}));
+    let answer = answer.map_err(|failure| {
+        failure.if_broken("give the same command again, which changes nothing twice, or look with `tallymesh status`")
+    })?;
     output.line(&answer, || match answer["adopted"] == true {
         true => "adopted: this node takes the place of its original".to_owned(),
         false => "this node's data folder is no copy; nothing was changed".to_owned(),

@@ -237,6 +237,7 @@ impl Client {
         body.read_to_string().map_err(|error| Failure::Broken {
             problem: error.to_string(),
             write: false,
+            advice: None,
         })
     }
 
@@ -411,6 +412,7 @@ fn answer(mut response: Response<Body>, write: bool) -> Result<Value, Failure> {
     body.read_json().map_err(|error| Failure::Broken {
         problem: error.to_string(),
         write,
+        advice: None,
     })
 }
 
@@ -426,6 +428,7 @@ fn refused(mut response: Response<Body>) -> Failure {
         applied: text("applied"),
         line: problem["line"].as_u64(),
         op: problem["op"].as_u64().and_then(|op| op.try_into().ok()),
+        members: problem["members"].clone(),
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) enum Failure {
         line: Option<u64>,
         /// The operation of a transaction that was refused, from 0.
         op: Option<usize>,
+        /// The keys of the members that the text names; null if it names none.
+        members: Value,
     },
     /// The connection broke before the answer was complete.
     Broken {
@@ -58,6 +60,8 @@ pub(super) enum Failure {
         problem: String,
         /// Whether the request was a write.
         write: bool,
+        /// The advice, if the request changes something else than counters.
+        advice: Option<&'static str>,
     },
     /// A bulk write ended early.
     Bulk {
@@ -82,6 +86,19 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// The failure of a request that changes no counters, with the advice for a connection that broke.
+    pub(super) fn if_broken(mut self, told: &'static str) -> Failure {
+        if let Failure::Broken {
+            write: true,
+            advice,
+            ..
+        } = &mut self
+        {
+            *advice = Some(told);
+        }
+        self
+    }
+
     /// The failure of a request with one operation, whose index is of no use.
     pub(super) fn without_op(mut self) -> Failure {
         if let Failure::Refused { op, .. } = &mut self {
@@ -163,6 +180,11 @@ impl Failure {
         if let Failure::Refused { op: Some(op), .. } = self {
             value["op"] = json!(op);
         }
+        if let Failure::Refused { members, .. } = self
+            && !members.is_null()
+        {
+            value["members"] = members.clone();
+        }
         if let Failure::Bulk {
             cause,
             acknowledged,
@@ -201,14 +223,22 @@ impl fmt::Display for Failure {
                 f.write_str(detail)?;
                 Ok(())
             }
-            Failure::Broken { problem, write } => match write {
-                true => write!(
-                    f,
-                    "the connection to the node broke ({problem}); whether this write counts is \
-                     not known, so read the counter before you try again"
-                ),
-                false => write!(f, "the connection to the node broke ({problem}); try again"),
-            },
+            Failure::Broken {
+                problem,
+                write,
+                advice,
+            } => {
+                write!(f, "the connection to the node broke ({problem}); ")?;
+                match (advice, write) {
+                    (Some(advice), _) => {
+                        write!(f, "whether this was done is not known: {advice}")
+                    }
+                    (None, true) => f.write_str(
+                        "whether this write counts is not known, so read the counter before you try again",
+                    ),
+                    (None, false) => f.write_str("try again"),
+                }
+            }
             Failure::Bulk { cause, .. } => write!(f, "{cause}\n{}", self.how_far()),
             Failure::OutputClosed => f.write_str("the output was closed"),
         }

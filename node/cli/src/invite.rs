@@ -69,7 +69,10 @@ pub(super) fn run(
     if let Some(holder) = &args.holder {
         body["holder"] = holder.as_str().into();
     }
-    let made = client.as_operator()?.post_json("/v1/tickets", &body)?;
+    let made = client.as_operator()?.post_json("/v1/tickets", &body);
+    let made = made.map_err(|failure| {
+        failure.if_broken("give the same command again, which makes another ticket; `tallymesh tickets` lists both")
+    })?;
     output.line(&made, || text(&made["ticket"]).to_string())
 }
 

@@ -95,6 +95,10 @@ struct ShowArgs {
     level: LevelArgs,
 }
 
+/// The advice where the connection broke before the answer about a change.
+const AGAIN: &str =
+    "give the same command again, which changes nothing twice, or look with `tallymesh limit list`";
+
 pub(super) fn run(client: &Client, output: &mut Output, args: LimitArgs) -> Result<(), Failure> {
     match args.action {
         Action::Set(args) => {
@@ -103,12 +107,12 @@ pub(super) fn run(client: &Client, output: &mut Output, args: LimitArgs) -> Resu
                 "period_ms": time::millis(args.period),
                 "wait_ms": time::millis(args.timeout),
             });
-            let limits = client.call(&api::SET_LIMIT, &[&args.name], Some(&body))?;
-            list(output, &limits)
+            let limits = client.call(&api::SET_LIMIT, &[&args.name], Some(&body));
+            list(output, &limits.map_err(|failure| failure.if_broken(AGAIN))?)
         }
         Action::Remove(args) => {
-            let limits = client.call(&api::REMOVE_LIMIT, &[&args.name], None)?;
-            list(output, &limits)
+            let limits = client.call(&api::REMOVE_LIMIT, &[&args.name], None);
+            list(output, &limits.map_err(|failure| failure.if_broken(AGAIN))?)
         }
         Action::List => list(output, &client.call(&api::LIST_LIMITS, &[], None)?),
         Action::Allow(args) => {

@@ -76,7 +76,16 @@ pub struct RetireArgs {
     timeout: Duration,
 }
 
+/// The advice where the connection broke before the answer about a change.
+const AGAIN: &str =
+    "give the same command again, which changes nothing twice, or look with `tallymesh members`";
+
 pub(super) fn run(client: &Client, output: &mut Output, args: MembersArgs) -> Result<(), Failure> {
+    let done = act(client, output, args);
+    done.map_err(|failure| failure.if_broken(AGAIN))
+}
+
+fn act(client: &Client, output: &mut Output, args: MembersArgs) -> Result<(), Failure> {
     match args.action.unwrap_or(Action::List) {
         Action::List => {
             let members = client.get_in_space("members")?;
@@ -155,7 +164,10 @@ pub(super) fn retire(
     let answer = waiting(args.timeout, |wait| {
         let mut body = json!({ "wait_ms": time::millis(wait) });
         body[kind] = json!(args.who);
-        let answer = client.post_json_in_space("retire", &body)?;
+        let answer = client.post_json_in_space("retire", &body);
+        let answer = answer.map_err(|failure| {
+            failure.if_broken("give the same command again, which changes nothing twice, or look with `tallymesh writers`")
+        })?;
         let rows = answer["writers"].as_array();
         let done = rows.is_some_and(|rows| rows.iter().all(|row| row["fate"] == "absorbed"));
         Ok((done || wait < WAIT_MAX).then_some(answer))

@@ -24,12 +24,17 @@ pub(super) fn agent(config: Config) -> Agent {
 /// The reason for which a request failed.
 pub(super) fn failure(error: Error, node: &str, write: bool) -> Failure {
     let node = node.to_owned();
+    let broken = |problem| Failure::Broken {
+        problem,
+        write,
+        advice: None,
+    };
     let unsent = match error {
         Error::Other(other) => match other.downcast::<Unsent>() {
             Ok(unsent) => *unsent,
             Err(other) => {
                 let problem = other.to_string();
-                return Failure::Broken { problem, write };
+                return broken(problem);
             }
         },
         Error::HostNotFound | Error::BadUri(_) | Error::Http(_) | Error::Tls(_) => {
@@ -37,7 +42,7 @@ pub(super) fn failure(error: Error, node: &str, write: bool) -> Failure {
         }
         error => {
             let problem = error.to_string();
-            return Failure::Broken { problem, write };
+            return broken(problem);
         }
     };
     let (problem, advice) = match &unsent {

@@ -58,7 +58,10 @@ pub(super) fn revoke(
     }
     query.extend(ends.map(|end| format!("expires_at={}", end.saturating_mul(1000))));
     let path = format!("/v1/tickets/{id}?{}", query.join("&"));
-    let revoked = client.as_operator()?.delete(&path)?;
+    let revoked = client.as_operator()?.delete(&path);
+    let revoked = revoked.map_err(|failure| {
+        failure.if_broken("give the same command again, which revokes nothing twice, or look with `tallymesh tickets`")
+    })?;
     output.line(&revoked, || {
         let spaces = shown(&names(&revoked["spaces"]), ", ");
         format!("revoked ticket {id} in space {spaces}")

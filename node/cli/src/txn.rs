@@ -96,6 +96,7 @@ fn named(failure: Failure, places: &[usize], operations: &[String]) -> Failure {
             applied,
             line,
             op: Some(op),
+            members,
         } if op < places.len() => {
             let place = places[op];
             Failure::Refused {
@@ -104,6 +105,7 @@ fn named(failure: Failure, places: &[usize], operations: &[String]) -> Failure {
                 applied,
                 line,
                 op: Some(place),
+                members,
             }
         }
         other => other,

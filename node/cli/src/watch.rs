@@ -112,5 +112,6 @@ fn ended(problem: String) -> Failure {
     Failure::Broken {
         problem,
         write: false,
+        advice: None,
     }
 }

@@ -1,7 +1,10 @@
 //! The command line against a real node.
 
 use crate::process::Node;
+use std::io::Read;
+use std::net::TcpListener;
 use std::process::{Command, Output};
+use std::thread;
 
 fn words(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -346,4 +349,36 @@ fn a_command_counts_once_and_asks_for_a_level() {
     assert_eq!(output.status.code(), Some(6), "{err}");
     assert!(err.contains(&owner), "{err}");
     assert_eq!(node.value("views"), Some(8), "it is written all the same");
+}
+
+/// The connection breaks before the answer. The advice fits the request: only that about counters speaks of counters.
+#[test]
+fn a_connection_that_breaks_is_told_with_advice_for_the_command() {
+    let node = Node::start(&[]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.expect("a client").read(&mut [0; 4096]);
+        }
+    });
+    let key = "ab".repeat(32);
+    for (command, advice) in [
+        (&["members", "add", &key][..], "`tallymesh members`"),
+        (&["members", "remove", &key], "`tallymesh members`"),
+        (&["members", "init"], "`tallymesh members`"),
+        (&["members", "force", &key, "--yes"], "`tallymesh members`"),
+        (&["retire", &key], "`tallymesh writers`"),
+        (&["limit", "remove", "login"], "`tallymesh limit list`"),
+        (&["invite", "--role", "reader"], "`tallymesh tickets`"),
+        (&["adopt", "--yes"], "`tallymesh status`"),
+        (&["add", "likes"], "read the counter"),
+    ] {
+        let output = node.run(&[command, &["--node", &url]].concat(), "");
+        let (_, told) = words(&output);
+        assert_eq!(output.status.code(), Some(5), "{command:?}: {told}");
+        assert!(told.contains(advice), "{command:?}: {told}");
+        let is_of_counter = command[0] == "add";
+        assert_eq!(told.contains("counter"), is_of_counter, "{told}");
+    }
 }
