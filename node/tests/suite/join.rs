@@ -217,6 +217,20 @@ fn init_makes_a_mesh_and_up_serves_it() {
     for space in ["shop", "stock"] {
         assert_eq!(members(&node, space), 1, "{space}");
     }
+    let alone = Node::start_on(&[CLOSED], |data| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tallymesh"));
+        let _ = printed(
+            &command
+                .arg("init")
+                .arg("--data")
+                .arg(data)
+                .output()
+                .expect("run"),
+        );
+    });
+    for log in [node.log(), alone.log()] {
+        assert!(!log.contains("WARN"), "all is as it was left: {log}");
+    }
     // A node without a word about spaces opens those of its ticket, also when it starts again.
     let ticket = invite(&node, &["--space", "shop"]);
     let mut other = Node::start(&[CLOSED, "--join", &ticket]);

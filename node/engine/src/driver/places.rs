@@ -45,7 +45,7 @@ pub(super) struct Places {
     by_space: BTreeMap<String, Vec<Followed>>,
     /// Whether the file has what is here.
     saved: bool,
-    /// In how many spaces the last start may not be followed.
+    /// In how many spaces with other members the last start may not be followed.
     unfollowed: usize,
     /// The original of this folder, if it is a copy that was not adopted.
     copied: Option<Copied>,
@@ -176,14 +176,18 @@ impl Places {
     }
 
     /// Whether a start may be followed, which the store of a space has up to its clock.
-    pub(super) fn may_follow(&mut self, space: &Space, start: Predecessor) -> bool {
+    pub(super) fn may_follow(&self, space: &Space, start: Predecessor) -> bool {
         let rows = self.by_space.get(space.as_str());
         let is_it = |it: &Followed| {
             it.writer == start.writer && it.clock.is_none_or(|clock| clock == start.clock)
         };
-        let may = rows.is_some_and(|rows| rows.iter().any(is_it));
-        self.unfollowed += usize::from(!may);
-        may
+        rows.is_some_and(|rows| rows.iter().any(is_it))
+    }
+
+    /// Notes that the last start may not be followed in a space with other members. The only member of a space
+    /// votes at once.
+    pub(super) fn note_unfollowed(&mut self) {
+        self.unfollowed += 1;
     }
 
     /// Logs that earlier starts of this node are not followed, if there are any.

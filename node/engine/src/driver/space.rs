@@ -158,7 +158,12 @@ impl OpenSpace {
         let originals = starts.originals(replica.space(), earlier);
         let follows = replica.members().only_start(owner);
         let follows = follows.filter(|_| originals.is_none());
-        let follows = follows.filter(|it| starts.may_follow(replica.space(), *it));
+        let before = follows;
+        let follows = before.filter(|it| starts.may_follow(replica.space(), *it));
+        let members = replica.members().configuration();
+        if before.is_some() && follows.is_none() && members.is_some_and(|it| it.members.len() > 1) {
+            starts.note_unfollowed();
+        }
         if let Some(originals) = originals {
             replica.members_mut().stand_aside(originals);
         }
