@@ -297,9 +297,16 @@ fn counted(number: &Value, one: &str) -> Option<String> {
     }
 }
 
-/// What each member holds that is away, and the command that frees it, from the status of a space.
+/// Whether a change of the members can be decided, as far as the node can tell. A node of an earlier version does not
+/// tell it.
+pub(super) fn decides(membership: &Value) -> bool {
+    membership["decides"] != false
+}
+
+/// What each member that is away holds or has not acknowledged, and the command that frees it, from the status of a
+/// space.
 pub(super) fn stuck(space: &Value, keys: KeyForm) -> impl Iterator<Item = String> {
-    rows(space, "stuck").map(move |row| {
+    rows(space, "stuck").flat_map(move |row| {
         let key = text(&row["owner"]);
         let mut members = rows(&space["membership"], "members");
         let member = members.find(|it| it["owner"] == row["owner"]);
@@ -313,17 +320,25 @@ pub(super) fn stuck(space: &Value, keys: KeyForm) -> impl Iterator<Item = String
         let rights = rights.map(|(rights, budgets)| format!("{rights} of {budgets}{more}"));
         let numbers = counted(&row["sequences"], "sequence");
         let numbers = numbers.map(|it| format!("all further numbers of {it}{more}"));
-        // Earlier versions tell no limits.
-        let limits = Some(&row["limits"]).filter(|it| !it.is_null());
-        let limits = limits.and_then(|it| counted(it, "limit"));
+        // Earlier versions tell no limits, and nothing that is awaited.
+        let later = |field: &str| Some(&row[field]).filter(|it| !it.is_null());
+        let limits = later("limits").and_then(|it| counted(it, "limit"));
         let limits = limits.map(|it| format!("shares of {it} in each period"));
         let held: Vec<String> = rights.into_iter().chain(numbers).chain(limits).collect();
-        format!(
-            "{} are with member {}, of which nothing was heard {silent}: if it is gone for good, `tallymesh \
-             members remove {key}` frees them",
-            held.join(", and "),
-            keys.named(member.unwrap_or(row)),
-        )
+        let held = (!held.is_empty()).then(|| format!("{} are with", held.join(", and ")));
+        let awaited = later("awaited").and_then(|it| counted(it, "right"));
+        let awaited =
+            awaited.map(|it| format!("{it}{more} can't be spent before the acknowledgement of"));
+        let named = keys.named(member.unwrap_or(row));
+        let cure = match decides(&space["membership"]) {
+            true => format!("if it is gone for good, `tallymesh members remove {key}` frees them"),
+            false => "no removal can be decided now, and `tallymesh doctor` says what is missing"
+                .to_owned(),
+        };
+        let told = held.into_iter().chain(awaited).map(move |what| {
+            format!("{what} member {named}, of which nothing was heard {silent}: {cure}")
+        });
+        told.collect::<Vec<_>>()
     })
 }
 

@@ -86,6 +86,7 @@ pub use watchers::{NoNews, Watch};
 
 use crate::access::Ledger;
 use crate::metrics::Metrics;
+use crate::network::NodeTable;
 use contained::HalfChanged;
 use handle::Bell;
 use links::{FLUSH_MS, Peer};
@@ -231,6 +232,8 @@ pub struct Start {
     pub used: mpsc::UnboundedSender<SpaceId>,
     /// The metrics of the node.
     pub metrics: Metrics,
+    /// The addresses of other nodes, by which texts name members.
+    pub node_table: NodeTable,
     /// The wall clock of the node.
     pub clock: WallClock,
 }
@@ -267,6 +270,7 @@ pub fn start(start: Start) -> Result<Running, StoreError> {
             durable,
             (&mut nonces, &mut starts),
         )?;
+        open.set_node_table(start.node_table.clone());
         open.set_keyed_bounds(start.keyed_bounds);
         spaces.push(open);
     }

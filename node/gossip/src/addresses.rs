@@ -106,6 +106,15 @@ impl Addresses {
         addresses
     }
 
+    /// The address of each node that was announced last.
+    pub(super) fn latest(&self) -> impl Iterator<Item = (&PeerId, &Multiaddr)> {
+        let nodes = self.peers.iter();
+        nodes.filter_map(|(peer, held)| {
+            let latest = held.iter().max_by_key(|(_, until)| **until)?;
+            Some((peer, latest.0))
+        })
+    }
+
     fn add(&mut self, peer: PeerId, address: Multiaddr, until: u64) {
         let room = self.peers.len() < PEERS_MAX || self.peers.contains_key(&peer);
         if room {

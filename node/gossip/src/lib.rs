@@ -108,8 +108,6 @@ pub struct Running {
     pub reach: Vec<Address>,
     /// Sends audits to peers.
     pub auditor: Auditor,
-    /// The node table: traffic and node info of the connected nodes.
-    pub node_table: NodeTable,
     /// The task of the network. It ends when the sender of the cuts is dropped.
     pub task: JoinHandle<()>,
 }
@@ -135,6 +133,8 @@ pub struct Start<'a> {
     pub spaces_used: mpsc::UnboundedReceiver<SpaceId>,
     /// Peers and tickets whose connections must end.
     pub cuts: watch::Receiver<Cuts>,
+    /// The node table, which this part fills.
+    pub node_table: NodeTable,
     /// The wall clock of the node.
     pub clock: WallClock,
     /// The metrics of the node.
@@ -153,8 +153,7 @@ pub async fn start(start: Start<'_>) -> Result<Running, GossipError> {
     let own = Protocol::P2p(start.identity.0.public().to_peer_id());
     let (listen, announce) = (start.config.listen.clone(), start.config.announce.clone());
     let (auditor, questions) = network::channel();
-    let node_table = NodeTable::default();
-    let mut network = swarm::Network::new(start, questions, node_table.clone()).await?;
+    let mut network = swarm::Network::new(start, questions).await?;
     let bound = network.listen(&listen).await?;
     let bound = bound.into_iter().map(|address| address.with(own.clone()));
     let listen: Vec<Address> = bound.map(Address).collect();
@@ -173,7 +172,6 @@ pub async fn start(start: Start<'_>) -> Result<Running, GossipError> {
         reach: reach.take(REACH_MAX).collect(),
         listen: listen.iter().map(ToString::to_string).collect(),
         auditor,
-        node_table,
         task: tokio::spawn(network.run()),
     })
 }

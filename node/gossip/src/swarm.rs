@@ -157,7 +157,6 @@ impl Network {
     pub(super) async fn new(
         start: Start<'_>,
         questions: mpsc::Receiver<Request>,
-        node_table: NodeTable,
     ) -> Result<Network, GossipError> {
         let (config, handle) = (&start.config, &start.handle);
         let metrics = start.metrics.register(NetworkMetrics::register);
@@ -192,6 +191,10 @@ impl Network {
             .clone()
             .filter(|_| peer_directory.has_addresses());
         let addresses = Addresses::load(folder, &own, start.clock.now());
+        for (peer, address) in addresses.latest() {
+            let address = address.to_string();
+            start.node_table.note_address(peer, address, false);
+        }
         let limits = config.limits;
         let mut network = Network {
             swarm,
@@ -222,7 +225,7 @@ impl Network {
             revoked_seen: start.ledger.generation(),
             ledger: start.ledger,
             review_next: now,
-            node_table,
+            node_table: start.node_table,
             refusals: Refusals::new(metrics.clone()),
             same_key: SameKey::default(),
             aside: Aside::default(),

@@ -15,6 +15,7 @@ mod events;
 mod faults;
 mod limits;
 mod links;
+mod member_name;
 mod members;
 mod notices;
 mod operation;
@@ -40,6 +41,7 @@ pub use events::{Comeback, News, Renewal};
 pub use faults::{FaultReport, Origin, Side};
 pub use limits::{LimitList, LimitRow, PeriodRow};
 pub use links::{Carried, LinkRow, LinkState, PeerKind, PeerScope, Sender};
+pub use member_name::{MemberName, MemberNames};
 pub use members::{
     Absorption, ConfigurationRow, MemberChange, MemberRow, Membership, Retiree, Retirement,
 };

@@ -4,7 +4,6 @@ use super::access::Serving;
 use super::body::Fields;
 use super::problem::{Problem, Route};
 use super::requests::{ForceBody, InSpace, MemberBody, RetireBody};
-use super::status::place;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -53,9 +52,7 @@ pub(super) async fn list(
     Route(space): Route<String>,
 ) -> Result<Json<Membership>, Problem> {
     let space = app.handle.space(&space)?;
-    let mut membership = app.handle.members(space).await?;
-    place(&app, &mut membership);
-    Ok(Json(membership))
+    Ok(Json(app.handle.members(space).await?))
 }
 
 /// Makes this node the first member

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tallymesh_core::Error;
+use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{Decimal, HoldingRow, Refusal, decimal_if_any};
 use tallymesh_node_ground::problems::{self, Applied, Kind};
 use utoipa::ToSchema;
@@ -52,6 +53,10 @@ pub(super) struct Problem {
     )]
     #[schema(value_type = Decimal, required = false)]
     asked: Option<u64>,
+    /// The whole keys of the members that `detail` names, of which something is waited for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    members: Vec<OwnerKey>,
     /// With `limit_reached`: when the period ends, in milliseconds since 1970.
     #[serde(
         serialize_with = "decimal_if_any",
@@ -77,6 +82,7 @@ impl Problem {
             op: None,
             held: None,
             asked: None,
+            members: Vec::new(),
             ends: None,
         }
     }
@@ -179,7 +185,8 @@ impl From<&Error> for Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
         let kind = problems::of(refusal.code());
-        match refusal {
+        let members = refusal.members();
+        let problem = match refusal {
             // The place is in a field of its own.
             Refusal::Line { line, key, error } => {
                 Problem::new(kind, format!("counter `{key}`: {}", problems::text(&error)))
@@ -201,7 +208,8 @@ impl From<Refusal> for Problem {
                 .op(index)
             }
             other => Problem::new(kind, other.to_string()),
-        }
+        };
+        Problem { members, ..problem }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tallymesh_node_engine::access::Participation;
 use tallymesh_node_engine::network::{NodeRow, UnreachedRow};
 use tallymesh_node_ground::identity::OwnerKey;
-use tallymesh_node_ground::model::{Decimal, LinkRow, Membership, SpaceStatus, WriterRow, decimal};
+use tallymesh_node_ground::model::{Decimal, LinkRow, SpaceStatus, WriterRow, decimal};
 use tallymesh_node_ground::problems;
 use tallymesh_node_store::Trouble;
 use tokio::time::timeout;
@@ -96,10 +96,7 @@ pub(super) struct Writers {
 )]
 pub(super) async fn status(app: Serving) -> Result<Json<Status>, Problem> {
     let cut = app.cuts.borrow().all;
-    let mut spaces = app.handle.status().await?;
-    for membership in spaces.iter_mut().filter_map(|it| it.membership.as_mut()) {
-        place(&app, membership);
-    }
+    let spaces = app.handle.status().await?;
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         peer_id: app.peer_id.clone(),
@@ -117,13 +114,6 @@ pub(super) async fn status(app: Serving) -> Result<Json<Status>, Problem> {
         cut,
         spaces,
     }))
-}
-
-/// Adds the addresses of the members' nodes, which the network knows.
-pub(super) fn place(app: &App, membership: &mut Membership) {
-    for row in &mut membership.members {
-        row.address = app.node_table.address_of(&row.owner);
-    }
 }
 
 /// The links of this node

@@ -127,6 +127,7 @@ pub trait Host {
             not_a_member: Error::Member(MemberError::NotAMember).into(),
             awaits_clock: false,
             takes_over: false,
+            unreached: Vec::new(),
         }
     }
 

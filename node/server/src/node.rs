@@ -17,7 +17,7 @@ use tallymesh_node_engine::access::{
 };
 use tallymesh_node_engine::driver::{self, Handle, Secured, TELL_PROGRESS};
 use tallymesh_node_engine::metrics::{Metrics, Tickets, Watched};
-use tallymesh_node_engine::network::Cuts;
+use tallymesh_node_engine::network::{Cuts, NodeTable};
 use tallymesh_node_engine::tls::{TlsError, TlsListener};
 use tallymesh_node_gossip as gossip;
 use tallymesh_node_gossip::GossipError;
@@ -286,6 +286,7 @@ impl Node {
         let resp_open = resp.as_ref().is_some_and(|resp| !resp.serve.rules.asks());
         let (resp, secured) = resp.map_or((None, None), |resp| (Some(resp.serve), resp.secured));
         let (used, spaces_used) = mpsc::unbounded_channel();
+        let node_table = NodeTable::default();
         let driver = driver::start(driver::Start {
             spaces,
             owner: identity.public_key(),
@@ -300,6 +301,7 @@ impl Node {
             broadcast: orders.clone(),
             used,
             metrics: metrics.clone(),
+            node_table: node_table.clone(),
             clock: config.clock.clone(),
         })?;
         let handle = driver.handle;
@@ -319,6 +321,7 @@ impl Node {
             inbox,
             spaces_used,
             cuts: cut_orders,
+            node_table: node_table.clone(),
             clock: config.clock.clone(),
             metrics: metrics.clone(),
             ledger: ledger.clone(),
@@ -345,7 +348,7 @@ impl Node {
             demo: config.demo,
             rate: config.http_rules.rate.map(Rate::new),
             auditor: network.auditor,
-            node_table: network.node_table,
+            node_table,
             sessions: Sessions::new(config.http_rules.sync_idle),
             bodies: Bodies::new(metrics.clone()),
             rules: config.http_rules,

@@ -240,9 +240,11 @@ fn a_lost_member_of_two_is_forced_out() {
     );
     let detail = problem["detail"].as_str().expect("text");
     assert!(
-        detail.contains(&lost) && detail.contains("force"),
+        detail.contains(&format!("no answer yet from {}… at /ip4/", &lost[..8]))
+            && detail.contains("force"),
         "{detail}"
     );
+    assert_eq!(problem["members"], json!([lost]));
 
     let output = node.run(&["members", "force", &kept], "");
     let words = text(&output.stderr);

@@ -22,7 +22,11 @@ const FLOORS: [(&str, &str, &[&str]); 21] = [
     ("engine", "browser", &[]),
     ("engine", "tls", &[]),
     ("engine", "network", &["access"]),
-    ("engine", "driver", &["access", "contain", "metrics"]),
+    (
+        "engine",
+        "driver",
+        &["access", "contain", "metrics", "network"],
+    ),
     ("engine", "settings", &["browser"]),
     ("server", "ready_file", &[]),
     ("server", "node", &["ready_file"]),

@@ -6,6 +6,7 @@ mod faults;
 mod key_retention;
 mod levels;
 mod members;
+mod membership;
 mod place;
 mod quiet;
 mod reading;
@@ -22,6 +23,7 @@ use super::origins::Origins;
 use super::places::Places;
 use super::replay::Replay;
 use super::watchers::Watchers;
+use crate::network::NodeTable;
 use existing::Existing;
 use key_retention::KeyRetention;
 use members::Part;
@@ -36,7 +38,7 @@ use tallymesh_core::{
 use tallymesh_node_ground::clock::{OwnClock, SpaceClock, WallClock};
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
-    Event, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus,
+    Event, MemberName, News, Notice, PeerScope, Refusal, Renewal, Role, Sizes, SpaceStatus,
 };
 use tallymesh_node_store::{Kind, Record, Store, StoreError};
 
@@ -116,9 +118,22 @@ pub struct OpenSpace {
     stuck: stuck::Stuck,
     /// The copies of other nodes' data folders that have said so.
     copies: copies::Copies,
+    /// The addresses of other nodes.
+    node_table: NodeTable,
 }
 
 impl OpenSpace {
+    /// Sets where the addresses of other nodes are.
+    pub(super) fn set_node_table(&mut self, node_table: NodeTable) {
+        self.node_table = node_table;
+    }
+
+    /// How texts name a member.
+    pub(super) fn named(&self, owner: OwnerKey) -> MemberName {
+        let address = self.node_table.address_of(&owner);
+        MemberName { owner, address }
+    }
+
     /// Sets how many idempotency keys are remembered.
     pub(super) fn set_keyed_bounds(&mut self, bounds: KeyedBounds) {
         self.replica.keyed_mut().set_bounds(bounds);
@@ -217,6 +232,7 @@ impl OpenSpace {
             commands: Vec::new(),
             stuck: stuck::Stuck::default(),
             copies: copies::Copies::default(),
+            node_table: NodeTable::default(),
         })
     }
 

@@ -49,6 +49,7 @@ impl Alone {
             broadcast: mpsc::channel(16).0,
             used: mpsc::unbounded_channel().0,
             metrics: metrics.clone(),
+            node_table: crate::network::NodeTable::default(),
             clock: WallClock::default(),
         });
         let Running { handle, ended } = running.expect("start");

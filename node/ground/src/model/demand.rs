@@ -1,6 +1,6 @@
 //! How far a request has to reach before it is answered, and how far its answer reached.
 
-use super::Counter;
+use super::{Counter, MemberName};
 use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct Unreached {
     /// The number of members that counted.
     pub reached: usize,
     /// The members that did not count.
-    pub lacking: Vec<OwnerKey>,
+    pub lacking: Vec<MemberName>,
 }
 
 /// An operation under an idempotency key, and the party that it counts for.

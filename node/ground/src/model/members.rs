@@ -1,6 +1,6 @@
 //! The members of a space, and the changes of them that can be requested.
 
-use super::{Decimal, LimitRow, decimal, decimal_if_any};
+use super::{Decimal, LimitRow, MemberName, decimal, decimal_if_any};
 use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::ops::Deref;
@@ -148,8 +148,8 @@ pub struct MemberRow {
     #[serde(serialize_with = "decimal")]
     #[schema(value_type = Decimal)]
     pub behind: u64,
-    /// The last address at which this node reached the member's node, or from which that came; left out if
-    /// there was none since the start.
+    /// The last address at which this node reached the member's node, or from which that came. Before that, one
+    /// from the address book; left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub address: Option<String>,
@@ -157,6 +157,8 @@ pub struct MemberRow {
     pub unsure: bool,
     /// Whether it is this node.
     pub own: bool,
+    /// Whether this node reaches it: something came in the last 30 s if a link leads to it, and else in the last 5 s.
+    pub reached: bool,
     /// Milliseconds since anything arrived from it, over its own link or through others. `None` if
     /// nothing has arrived since this node was started.
     pub last_heard_ms: Option<u64>,
@@ -204,6 +206,9 @@ pub struct Membership {
     pub member: bool,
     /// Whether this start of the node votes on changes, and counts for the levels `quorum` and `all`.
     pub votes: bool,
+    /// Whether a change of the members can be decided, as far as this node can tell: it votes itself if it is a
+    /// member, and reaches enough others for a majority. True while the space is open.
+    pub decides: bool,
     /// Whether this start of the node takes part. A member announces itself once it has caught up
     /// with others, or could not for 5 s. Always true for a node that is not to be a member.
     pub announced: bool,
@@ -227,6 +232,20 @@ pub struct Membership {
     /// While a decision is pending: the members that have not answered, as far as this node can
     /// tell.
     pub unanswered: Vec<OwnerKey>,
+}
+
+impl Membership {
+    /// How texts name these members.
+    pub fn named(&self, owners: &[OwnerKey]) -> Vec<MemberName> {
+        let named = |owner: &OwnerKey| MemberName {
+            owner: *owner,
+            address: {
+                let row = self.members.iter().find(|row| row.owner == *owner);
+                row.and_then(|row| row.address.clone())
+            },
+        };
+        owners.iter().map(named).collect()
+    }
 }
 
 /// The state of a writer that was to be declared dead.

@@ -1,6 +1,7 @@
 //! The reasons why an operation is refused.
 
-use super::{Lack, Recipient, StuckPart};
+use super::{Lack, MemberName, Recipient, StuckPart};
+use crate::identity::OwnerKey;
 use tallymesh_core::{
     DecodeError, Error, Holding, Limited, MemberError, QuotaError, QuotaRef, ScopeError,
 };
@@ -35,8 +36,8 @@ pub enum OperationError {
     /// A key that a limit covers has this many bytes, which are too many.
     LimitKey(usize),
     /// Only a member may do it, and this node is about to be one: it still catches up after its
-    /// start.
-    CatchingUp,
+    /// start. If it has waited for long, the members that it does not reach are named.
+    CatchingUp(Vec<MemberName>),
     /// Only a member may do it. The space has no members, and this node may become the first.
     NeedsMesh,
     /// Only a member may do it, and this node runs on a copy of a member's data folder.
@@ -54,7 +55,7 @@ impl OperationError {
             OperationError::LeasedName(_) => "leased_name",
             OperationError::SequenceName(_) => "sequence_name",
             OperationError::LimitKey(_) => "limit_key",
-            OperationError::CatchingUp => "catching_up",
+            OperationError::CatchingUp(_) => "catching_up",
             OperationError::NeedsMesh => Error::Member(MemberError::NotAMember).code(),
             OperationError::FolderCopied => "folder_copied",
         }
@@ -74,6 +75,17 @@ impl OperationError {
                 | QuotaError::LimitReached(short),
             ) => Some(short.held),
             _ => None,
+        }
+    }
+
+    /// The members that it names.
+    pub fn members(&self) -> Vec<OwnerKey> {
+        match self {
+            OperationError::Stuck { parts, .. } => {
+                parts.iter().map(|part| part.member.owner).collect()
+            }
+            OperationError::CatchingUp(unreached) => unreached.iter().map(|it| it.owner).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -97,6 +109,8 @@ pub struct AtPresent {
     /// Whether earlier starts of it may hold what this one is about to take over: it has just started, or has no vote
     /// yet.
     pub takes_over: bool,
+    /// The members that it does not reach, if it has had no vote for long.
+    pub unreached: Vec<MemberName>,
 }
 
 impl AtPresent {
@@ -112,10 +126,10 @@ impl AtPresent {
         match error {
             Error::Member(MemberError::NotAMember) => Some(self.not_a_member.clone()),
             Error::Scope(ScopeError::Expired) if self.awaits_clock => {
-                Some(OperationError::CatchingUp)
+                Some(OperationError::CatchingUp(Vec::new()))
             }
             _ if self.takes_over && lack.is_some_and(is_to_come) => {
-                Some(OperationError::CatchingUp)
+                Some(OperationError::CatchingUp(self.unreached.clone()))
             }
             _ => None,
         }
@@ -123,9 +137,9 @@ impl AtPresent {
 }
 
 impl OperationError {
-    /// Adds what members hold that are away, if it is anything.
+    /// Adds what members hold that are away, if it is anything. A start that catches up names them itself.
     pub fn stuck(self, parts: Vec<StuckPart>) -> OperationError {
-        match parts.is_empty() {
+        match parts.is_empty() || matches!(self, OperationError::CatchingUp(_)) {
             true => self,
             false => OperationError::Stuck {
                 error: Box::new(self),

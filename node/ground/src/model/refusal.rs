@@ -1,6 +1,6 @@
 //! The reasons for which the node refuses a request.
 
-use super::{Centre, OperationError, StuckPart, Unreached};
+use super::{Centre, MemberName, OperationError, StuckPart, Unreached};
 use crate::identity::OwnerKey;
 
 /// The reason for which the node refused a request.
@@ -60,7 +60,7 @@ pub enum Refusal {
     /// A change of the members was proposed and is not decided yet. It may still take effect.
     Undecided {
         /// The members that have not answered, as far as this node knows.
-        unanswered: Vec<OwnerKey>,
+        unanswered: Vec<MemberName>,
     },
     /// A level was not reached in time.
     LevelNotReached(Unreached),
@@ -135,6 +135,17 @@ impl Refusal {
         }
     }
 
+    /// The members that it names, of which something is waited for.
+    pub fn members(&self) -> Vec<OwnerKey> {
+        let names = match self {
+            Refusal::Undecided { unanswered } => unanswered,
+            Refusal::LevelNotReached(unreached) => &unreached.lacking,
+            Refusal::Op { error, .. } => return error.members(),
+            _ => return Vec::new(),
+        };
+        names.iter().map(|name| name.owner).collect()
+    }
+
     /// A stable name of the kind of refusal.
     pub fn code(&self) -> &'static str {
         match self {
@@ -143,7 +154,7 @@ impl Refusal {
             Refusal::SpaceNotOpen { .. } => "space_not_open",
             Refusal::NoMembers { .. } => "no_members",
             Refusal::MemoryOnly => "memory_only",
-            Refusal::CatchingUp => OperationError::CatchingUp.code(),
+            Refusal::CatchingUp => OperationError::CatchingUp(Vec::new()).code(),
             Refusal::FolderCopied => OperationError::FolderCopied.code(),
             Refusal::IsMember { .. } => "is_member",
             Refusal::UnknownOwner { .. } => "unknown_owner",

@@ -1,6 +1,6 @@
 //! Rights, numbers and shares of limits that a member holds which is away, so that nobody can use them.
 
-use super::{Decimal, decimal};
+use super::{Decimal, MemberName, decimal};
 use crate::identity::OwnerKey;
 use serde::Serialize;
 use std::fmt;
@@ -23,6 +23,11 @@ pub struct StuckRow {
     pub rights: i128,
     /// The number of these budgets.
     pub budgets: usize,
+    /// The rights of all budgets that nobody can spend before it has acknowledged them: paid in under idempotency
+    /// keys, or held by starts that are over.
+    #[serde(serialize_with = "decimal")]
+    #[schema(value_type = Decimal)]
+    pub awaited: i128,
     /// How many sequences there are whose numbers it gives out to others.
     pub sequences: usize,
     /// How many limits there are, of which its share is missing in each period.
@@ -31,18 +36,22 @@ pub struct StuckRow {
     pub more: bool,
 }
 
-/// What a request lacks, and a member holds that is away.
+/// What a request lacks, and a member that is away holds or has not acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckPart {
-    /// The member's key.
-    pub owner: OwnerKey,
+    /// The member.
+    pub member: MemberName,
     /// How long this node has heard nothing from it, in milliseconds, if it heard anything.
     pub silent_ms: Option<u64>,
-    /// What it holds.
+    /// The share.
     pub what: StuckShare,
+    /// Whether the share waits for the member's acknowledgement. Otherwise the member holds it.
+    pub awaited: bool,
+    /// Whether a removal of the member can be decided, as far as this node can tell.
+    pub removable: bool,
 }
 
-/// The share of a budget, of a sequence or of a limit that a member holds.
+/// A share of a budget, of a sequence or of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StuckShare {
     /// So many rights of the budget.
@@ -57,28 +66,41 @@ pub enum StuckShare {
 
 impl fmt::Display for StuckPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.what {
-            StuckShare::Rights(amount) => write!(f, "{amount} rights are"),
-            StuckShare::Room(amount) => write!(f, "room for {amount} is"),
-            StuckShare::Numbers(first) => write!(f, "all numbers from {first} on are"),
-            StuckShare::Period(amount) => write!(f, "{amount} of the limit are"),
+        let verb = match self.what {
+            StuckShare::Rights(amount) => write!(f, "{amount} rights").map(|()| ("are", "wait")),
+            StuckShare::Room(amount) => write!(f, "room for {amount}").map(|()| ("is", "waits")),
+            StuckShare::Numbers(first) => {
+                write!(f, "all numbers from {first} on").map(|()| ("are", "wait"))
+            }
+            StuckShare::Period(amount) => {
+                write!(f, "{amount} of the limit").map(|()| ("are", "wait"))
+            }
         }?;
-        let owner = self.owner;
+        match self.awaited {
+            true => write!(f, " {} for the acknowledgement of", verb.1),
+            false => write!(f, " {} with", verb.0),
+        }?;
+        let (member, owner) = (&self.member, self.member.owner);
         match self.silent_ms {
             Some(ms) => write!(
                 f,
-                " with member {owner}, of which nothing was heard for {} s",
+                " member {member}, of which nothing was heard for {} s",
                 ms / 1000
             ),
             None => write!(
                 f,
-                " with member {owner}, of which nothing was heard since this start"
+                " member {member}, of which nothing was heard since this start"
             ),
         }?;
-        write!(
-            f,
-            ": start it, or, if it is gone for good, free them with `tallymesh members remove {owner}`"
-        )
+        match self.removable {
+            true => write!(
+                f,
+                ": start it, or, if it is gone for good, free them with `tallymesh members remove {owner}`"
+            ),
+            false => f.write_str(
+                ": start it; no removal can be decided now, and `tallymesh doctor` says what is missing",
+            ),
+        }
     }
 }
 
@@ -89,20 +111,26 @@ mod tests {
     #[test]
     fn a_part_is_told_with_the_command_that_frees_it() {
         let owner = OwnerKey([0xab; 32]);
-        let part = |what, silent_ms| {
+        let part_of = |what, silent_ms, awaited| {
             StuckPart {
-                owner,
+                member: MemberName {
+                    owner,
+                    address: Some("/ip4/127.0.0.1/tcp/1".to_owned()),
+                },
                 silent_ms,
                 what,
+                awaited,
+                removable: silent_ms.is_some(),
             }
             .to_string()
         };
+        let part = |what, silent_ms| part_of(what, silent_ms, false);
         let key = "ab".repeat(32);
         assert_eq!(
             part(StuckShare::Rights(40), Some(25_900)),
             format!(
-                "40 rights are with member {key}, of which nothing was heard for 25 s: start it, or, if it \
-                 is gone for good, free them with `tallymesh members remove {key}`"
+                "40 rights are with member abababab… at /ip4/127.0.0.1/tcp/1, of which nothing was heard for 25 s: \
+                 start it, or, if it is gone for good, free them with `tallymesh members remove {key}`"
             )
         );
         let told = part(StuckShare::Numbers(7), None);
@@ -110,7 +138,13 @@ mod tests {
             told.starts_with("all numbers from 7 on are with member ab"),
             "{told}"
         );
-        assert!(told.contains("since this start: "), "{told}");
+        let cure = "since this start: start it; no removal can be decided now";
+        assert!(told.contains(cure) && !told.contains("remove "), "{told}");
+        let told = part_of(StuckShare::Room(5), None, true);
+        assert!(
+            told.starts_with("room for 5 waits for the acknowledgement of member ab"),
+            "{told}"
+        );
         let told = part(StuckShare::Period(10), None);
         assert!(
             told.starts_with("10 of the limit are with member ab"),

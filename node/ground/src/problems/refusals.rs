@@ -1,6 +1,6 @@
 //! The texts of refusals: what happened, and what to do.
 
-use crate::model::{Centre, OperationError, RESERVED, Refusal, Unreached};
+use crate::model::{Centre, MemberNames, OperationError, RESERVED, Refusal, Unreached};
 use crate::problems;
 use std::fmt;
 use tallymesh_core::bounds::{
@@ -11,7 +11,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Core(error) => f.write_str(&problems::text(error)),
-            Refusal::CatchingUp => OperationError::CatchingUp.fmt(f),
+            Refusal::CatchingUp => OperationError::CatchingUp(Vec::new()).fmt(f),
             Refusal::FolderCopied => OperationError::FolderCopied.fmt(f),
             Refusal::Line { line, key, error } => {
                 write!(f, "line {line}, counter `{key}`: {}", problems::text(error))
@@ -60,10 +60,9 @@ impl fmt::Display for Refusal {
                 "no writer of owner {owner} is known here; `tallymesh writers` lists them"
             ),
             Refusal::Undecided { unanswered } => {
-                let names: Vec<String> = unanswered.iter().map(ToString::to_string).collect();
-                let who = match names.is_empty() {
+                let who = match unanswered.is_empty() {
                     true => "the others' answers are on their way".to_owned(),
-                    false => format!("no answer yet from {}", names.join(", ")),
+                    false => format!("no answer yet from {}", MemberNames(unanswered)),
                 };
                 write!(
                     f,
@@ -143,7 +142,14 @@ impl fmt::Display for OperationError {
                  a copy of it has started since, so this one spends, draws and decides nothing; ask the other one, \
                  or, if that is gone for good, run `tallymesh adopt` here",
             ),
-            OperationError::CatchingUp => f.write_str(
+            OperationError::CatchingUp(unreached) if !unreached.is_empty() => write!(
+                f,
+                "this node may use what its earlier start held once enough other members know of its restart, and \
+                 nothing was heard of {} since it started or for 10 s; to wait does not help: start them, or, if \
+                 they are gone for good, see `tallymesh doctor` and `tallymesh members force --help`",
+                MemberNames(unreached)
+            ),
+            OperationError::CatchingUp(_) => f.write_str(
                 "this node catches up with the other members since its start, and does not take part in this \
                  yet; try again in some seconds, and ask `tallymesh doctor` if it stays so",
             ),
@@ -181,8 +187,7 @@ impl fmt::Display for Unreached {
             needed, reached, ..
         } = self;
         let level = self.level.name();
-        let names: Vec<String> = self.lacking.iter().map(ToString::to_string).collect();
-        let names = names.join(", ");
+        let names = MemberNames(&self.lacking);
         match self.applied {
             true => write!(
                 f,
@@ -203,7 +208,7 @@ impl fmt::Display for Unreached {
 #[cfg(test)]
 mod tests {
     use crate::identity::OwnerKey;
-    use crate::model::{Centre, Refusal, Unreached};
+    use crate::model::{Centre, MemberName, Refusal, Unreached};
     use tallymesh_core::Level;
 
     #[test]
@@ -213,7 +218,10 @@ mod tests {
             applied,
             needed: 3,
             reached: 2,
-            lacking: vec![OwnerKey([0xab; 32])],
+            lacking: vec![MemberName {
+                owner: OwnerKey([0xab; 32]),
+                address: Some("/ip4/127.0.0.1/tcp/1".to_owned()),
+            }],
         };
         let lacking = vec!["00ff".to_owned()];
         let cases = [
@@ -224,14 +232,20 @@ mod tests {
                     "applied here",
                     "2 of 3",
                     "quorum",
-                    "abab",
+                    "(not abababab… at /ip4/127.0.0.1/tcp/1)",
                     "do not write it again",
                 ],
             ),
             (
                 Refusal::LevelNotReached(unreached(false)),
                 "level_not_reached",
-                ["nothing was read", "2 of 3", "quorum", "abab", "try again"],
+                [
+                    "nothing was read",
+                    "2 of 3",
+                    "quorum",
+                    "(not abababab… at",
+                    "try again",
+                ],
             ),
             (
                 Refusal::TokenNotReached { lacking },

@@ -166,7 +166,7 @@ kinds! {
         .advice("Add, or let one member alone set the counter; the text says what fits.")
         .shown(Shown::Error("NEEDSCENTRE"));
     CATCHING_UP: Kind::http("catching_up", 503, "The node does not take part in one of its spaces yet: it catches up with the members, or awaits their clocks.")
-        .advice("Ask `/readyz` again; it takes some seconds after a start. Counters can be read and written meanwhile, except those that have just expired; what only members may do is to be tried again, or waits as long as `tallymesh-rights-wait-ms` says.")
+        .advice("Ask `/readyz` again; it takes some seconds after a start. If `detail` names members that the node does not reach, to wait does not help: start them. Counters can be read and written meanwhile, except those that have just expired; what only members may do is to be tried again, or waits as long as `tallymesh-rights-wait-ms` says.")
         .shown(Shown::Error("TRYAGAIN"));
     FOLDER_COPIED: Kind::http("folder_copied", 409, "The node's data folder is a copy of a member's, or has one; the other node may still run, and only one of the two may do what members do.")
         .advice("Start the other node, and ask that. If it is gone for good, run `tallymesh adopt` at this node.")

@@ -46,7 +46,8 @@ const SMALL: [&str; 32] = [
 ];
 
 /// Numbers of answers that are texts.
-const TEXTS: [&str; 16] = [
+const TEXTS: [&str; 17] = [
+    "awaited",
     "begins",
     "cap",
     "clock",

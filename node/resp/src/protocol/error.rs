@@ -674,7 +674,7 @@ impl ReplyError<'_> {
 
     /// Whether only a member may do it, and this node is about to be one.
     pub(super) fn is_catching_up(&self) -> bool {
-        matches!(self, ReplyError::Operation(OperationError::CatchingUp))
+        matches!(self, ReplyError::Operation(OperationError::CatchingUp(_)))
     }
 }
 

@@ -62,7 +62,9 @@ impl Until {
 
 /// The time of the space, unless the node still awaits the clock of another member.
 pub(super) fn known<'a>(now: Option<u64>) -> Result<u64, ReplyError<'a>> {
-    now.ok_or(ReplyError::Operation(OperationError::CatchingUp))
+    now.ok_or(ReplyError::Operation(
+        OperationError::CatchingUp(Vec::new()),
+    ))
 }
 
 /// Answers the `TTL` family.

@@ -144,3 +144,57 @@ fn a_dead_member_s_share_of_a_limit_is_told_with_the_command_that_frees_it() {
         one.space()["stuck"].is_null().then_some(())
     });
 }
+
+/// What was paid in under an idempotency key waits for all members, and one of them is dead. The member that took it
+/// starts again. Each answer names the dead member, and the command that frees it.
+#[test]
+fn a_payment_that_waits_for_a_dead_member_is_told_with_the_command_that_frees_it() {
+    let one = Node::start(&[]);
+    let mut two = Node::start(&["--peer", &one.listen[0]]);
+    let mut three = Node::start(&["--peer", &one.listen[0], &two.listen[0]]);
+    close(&[&one, &two, &three]);
+    mint(&two, "gift", 1);
+    shows(&three, "gift", 1);
+    let key = owner(&three);
+    let command = format!("tallymesh members remove {key}");
+    three.kill();
+    let once = [("idempotency-key", "paid")];
+    let body = json!({ "amount": 40 }).to_string();
+    let path = format!("{SPACE}/budgets/gift");
+    let (status, answer, _) = post(&two, &format!("{path}/mint"), &once, &body);
+    assert_eq!(status, 200, "{answer}");
+    shows(&one, "gift", 41);
+    let is_named = |node: &Node| {
+        let what = "40 rights wait for the acknowledgement of member";
+        let detail = eventually("it is away", || {
+            let (status, problem) = spend(node, "gift", 30);
+            assert_ne!(status, 200, "{problem}");
+            let detail = problem["detail"].as_str().expect("a text").to_owned();
+            detail.contains(what).then_some((detail, problem))
+        });
+        let (detail, problem) = detail;
+        assert!(detail.contains(&command), "{detail}");
+        assert_eq!(problem["code"], "rights_short");
+        assert_eq!(problem["members"], json!([key]), "{problem}");
+        for command_of in ["status", "doctor"] {
+            let told = node.run(&[command_of], "");
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            let what = "40 rights can't be spent before the acknowledgement of member";
+            assert!(told.contains(what) && told.contains(&command), "{told}");
+        }
+    };
+    is_named(&two);
+    assert!(two.terminate().success());
+    two.start_again_with(vec!["--peer".to_owned(), one.listen[0].clone()]);
+    is_named(&two);
+    is_named(&one);
+    let command: Vec<&str> = command.split(' ').skip(1).collect();
+    assert!(two.run(&command, "").status.success());
+    let waits = [("tallymesh-rights-wait-ms", "20000")];
+    let body = json!({ "amount": 30 }).to_string();
+    let (status, answer, _) = post(&two, &format!("{path}/spend"), &waits, &body);
+    assert_eq!(status, 200, "{answer}");
+    eventually("nothing is stuck", || {
+        two.space()["stuck"].is_null().then_some(())
+    });
+}

@@ -112,7 +112,7 @@ impl Handle {
             if !told && (over || Instant::now() >= deadline) {
                 let now = self.by(None).members(space).await?;
                 return Err(Refusal::Undecided {
-                    unanswered: now.unanswered,
+                    unanswered: now.named(&now.unanswered),
                 });
             }
             again = !told;
@@ -191,8 +191,10 @@ impl Handle {
             let retry = Instant::now() + PROPOSE_AGAIN + jitter();
             let told = members_changed(&mut news, deadline.min(retry)).await?;
             if !told && Instant::now() >= deadline {
-                let unanswered = self.members(space).await?.unanswered;
-                return Err(Refusal::Undecided { unanswered });
+                let now = self.members(space).await?;
+                return Err(Refusal::Undecided {
+                    unanswered: now.named(&now.unanswered),
+                });
             }
             again = !told;
         }

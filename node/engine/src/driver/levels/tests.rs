@@ -3,6 +3,7 @@
 use crate::access::Ledger;
 use crate::driver::{Handle, NewLink, Order, Running, Start, start};
 use crate::metrics::Metrics;
+use crate::network::NodeTable;
 use std::future::Future;
 use std::time::{Duration, Instant};
 use tallymesh_core::{Level, Link, Once, Op, Space, Token};
@@ -91,6 +92,7 @@ impl Cluster {
                 broadcast,
                 used: mpsc::unbounded_channel().0,
                 metrics: Metrics::new(),
+                node_table: NodeTable::default(),
                 clock: WallClock::default(),
             });
             let Running { handle, .. } = running.expect("start");
@@ -211,7 +213,10 @@ impl Cluster {
 fn unreached(refusal: Refusal) -> (bool, usize, usize, Vec<OwnerKey>) {
     assert_eq!(refusal.code(), "level_not_reached");
     match refusal {
-        Refusal::LevelNotReached(it) => (it.applied, it.reached, it.needed, it.lacking),
+        Refusal::LevelNotReached(it) => {
+            let lacking = it.lacking.iter().map(|member| member.owner).collect();
+            (it.applied, it.reached, it.needed, lacking)
+        }
         other => panic!("{other}"),
     }
 }

@@ -315,7 +315,7 @@ impl OpenSpace {
             None => Err(self.open()),
             Some(reach) if reach.is_reached() => Ok(()),
             Some(reach) if wait.linked && !self.is_any_linked(&reach.lacking) => Ok(()),
-            Some(reach) => Err(unreached(wait, reach)),
+            Some(reach) => Err(self.unreached(wait, reach)),
         }
     }
 
@@ -348,19 +348,20 @@ impl OpenSpace {
                 .collect(),
         }
     }
-}
 
-fn unreached(wait: &Wait, reach: Reach) -> Refusal {
-    let Reach {
-        needed,
-        reached,
-        lacking,
-    } = reach;
-    Refusal::LevelNotReached(Unreached {
-        level: wait.level,
-        applied: wait.write,
-        needed,
-        reached,
-        lacking: lacking.into_iter().map(OwnerKey).collect(),
-    })
+    fn unreached(&self, wait: &Wait, reach: Reach) -> Refusal {
+        let Reach {
+            needed,
+            reached,
+            lacking,
+        } = reach;
+        let lacking = lacking.into_iter().map(OwnerKey);
+        Refusal::LevelNotReached(Unreached {
+            level: wait.level,
+            applied: wait.write,
+            needed,
+            reached,
+            lacking: lacking.map(|owner| self.named(owner)).collect(),
+        })
+    }
 }

@@ -15,8 +15,8 @@ use tallymesh_core::{
 };
 use tallymesh_node_ground::identity::OwnerKey;
 use tallymesh_node_ground::model::{
-    Absorption, Comeback, ConfigurationRow, LISTED_MAX, MemberChange, MemberList, MemberRow,
-    Membership, News, OperationError, Refusal, Retiree, Retirement, Tally,
+    Absorption, Comeback, ConfigurationRow, MemberChange, Membership, News, OperationError,
+    Refusal, Retiree, Retirement, Tally,
 };
 use tallymesh_node_ground::rate::LogPace;
 use tallymesh_node_store::StoreError;
@@ -112,10 +112,14 @@ impl Part {
 impl Part {
     /// How long nothing was heard from a member, in milliseconds; `None` if nothing was since the start.
     pub(super) fn silent_ms(&self, owner: &Owner, now: u64) -> Option<u64> {
-        let at = self.heard.get(owner).and_then(|it| it.at);
-        at.map(|at| now.saturating_sub(at))
+        self.heard_at(owner).map(|at| now.saturating_sub(at))
     }
 }
+    /// When something was last heard from a member, beside the open links; `None` if nothing was since the start.
+    pub(super) fn heard_at(&self, owner: &Owner) -> Option<u64> {
+        self.heard.get(owner).and_then(|it| it.at)
+    }
+
 
 /// How long the duties rest after they took this long, in milliseconds.
 fn rest_after(took: Duration) -> u64 {
@@ -413,7 +417,7 @@ impl OpenSpace {
     pub(in crate::driver) fn not_a_member(&self) -> OperationError {
         match self.replica.members().configuration() {
             _ if self.is_kept_out() => OperationError::FolderCopied,
-            Some(_) if self.is_to_be_member() => OperationError::CatchingUp,
+            Some(_) if self.is_to_be_member() => OperationError::CatchingUp(Vec::new()),
             None if self.may_found() => OperationError::NeedsMesh,
             _ => Error::Member(MemberError::NotAMember).into(),
         }
@@ -505,79 +509,6 @@ impl OpenSpace {
         }
     }
 
-    /// The members, if there are any.
-    pub fn member_list(&self) -> Option<MemberList> {
-        let present = self.replica.members().configuration()?;
-        Some(MemberList {
-            at: (present.era, present.number),
-            owners: present.members.iter().copied().map(OwnerKey).collect(),
-            earlier: Arc::default(),
-        })
-    }
-
-    /// The members as they are seen from here.
-    pub(in crate::driver) fn membership(&self, now: u64) -> Membership {
-        let present = self.replica.members().configuration();
-        // Several links may lead to one member.
-        let mut heard: BTreeMap<WriterId, u64> = BTreeMap::new();
-        let ends = self.links();
-        for (writer, at) in ends.filter_map(|link| Some((link.writer?, link.last_heard?))) {
-            let last = heard.entry(writer).or_insert(at);
-            *last = at.max(*last);
-        }
-        let row = |member: tallymesh_core::Member| {
-            let linked = member.writer.and_then(|writer| heard.get(&writer).copied());
-            let before = self.part.heard.get(&member.owner).and_then(|it| it.at);
-            let before = before.filter(|_| member.writer.is_some());
-            let last = linked.max(before).filter(|_| !member.own);
-            MemberRow {
-                owner: OwnerKey(member.owner),
-                writer: member.writer.map(|writer| writer.to_string()),
-                clock: member.clock,
-                behind: member.behind,
-                address: None, // The network knows it.
-                unsure: member.unsure,
-                own: member.own,
-                last_heard_ms: last.map(|at| now.saturating_sub(at)),
-            }
-        };
-        let waits = |it: &Listed| matches!(it.fate, Fate::Left | Fate::Dead);
-        let waiting = self
-            .replica
-            .members()
-            .writer_table()
-            .filter(waits)
-            .map(|it| it.writer);
-        let (waiting, waiting_count) = listed(waiting);
-        let attached = self
-            .replica
-            .members()
-            .sponsored()
-            .filter(|_| self.replica.members().is_member());
-        let (attached, attached_count) = listed(attached);
-        let proposal = self.replica.members().proposal();
-        Membership {
-            owner: OwnerKey(self.owner),
-            member: self.replica.members().is_member(),
-            votes: self.replica.members().has_vote(),
-            announced: self.replica.members().is_announced()
-                || self.is_copied()
-                || !present.is_some_and(|it| it.has(&self.owner)),
-            configuration: present.map(ConfigurationRow::from),
-            members: self.replica.members().list().into_iter().map(row).collect(),
-            attached,
-            attached_count,
-            waiting,
-            waiting_count,
-            stuck: self.replica.members().stuck_writers(),
-            proposal: proposal.map(|it| it.iter().copied().map(OwnerKey).collect()),
-            unanswered: {
-                let silent = self.replica.members().silent_voters().into_iter();
-                silent.map(OwnerKey).collect()
-            },
-        }
-    }
-
     /// Reports the fate of the earlier writer's transactions.
     pub(in crate::driver) fn came_back(&mut self, returned: &Returned) {
         let ops = returned.again.iter().flat_map(|again| &again.ops);
@@ -645,14 +576,6 @@ impl OpenSpace {
         self.tell_renewal(was, writer);
         Ok(())
     }
-}
-
-/// The first writers for a list, and how many there are in all.
-fn listed(mut writers: impl Iterator<Item = WriterId>) -> (Vec<String>, usize) {
-    let first = writers.by_ref().take(LISTED_MAX);
-    let first: Vec<String> = first.map(|writer| writer.to_string()).collect();
-    let count = first.len() + writers.count();
-    (first, count)
 }
 
 #[cfg(test)]

@@ -103,10 +103,15 @@ impl OpenSpace {
 
     /// The reasons for which this node refuses things at present.
     pub fn at_present(&self, now: u64) -> AtPresent {
+        let has_vote = self.replica.members().has_vote();
         AtPresent {
             not_a_member: self.not_a_member(),
             awaits_clock: self.awaits_clock(),
-            takes_over: now < STARTS_MS || !self.replica.members().has_vote(),
+            takes_over: now < STARTS_MS || !has_vote,
+            unreached: match has_vote {
+                true => Vec::new(),
+                false => self.unreached_members(now),
+            },
         }
     }
 
@@ -357,7 +362,7 @@ impl OpenSpace {
 /// Whether a write was refused because this node still starts.
 fn is_too_early(refusal: &Refusal) -> bool {
     match refusal {
-        Refusal::Op { error, .. } => *error == OperationError::CatchingUp,
+        Refusal::Op { error, .. } => matches!(error, OperationError::CatchingUp(_)),
         refusal => matches!(refusal, Refusal::CatchingUp),
     }
 }

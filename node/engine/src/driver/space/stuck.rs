@@ -1,11 +1,11 @@
-//! Rights, numbers and shares of limits that are with members that are away. Nobody else can use them until
-//! such a member is back, or is removed.
+//! Rights, numbers and shares of limits that are with members that are away, and rights that wait for their
+//! acknowledgement. Nobody else can use them until such a member is back, or is removed.
 
 use super::OpenSpace;
 use std::collections::{BTreeSet, HashMap};
 use tallymesh_core::{RightKind, WriterId};
 use tallymesh_node_ground::identity::OwnerKey;
-use tallymesh_node_ground::model::{Lack, StuckPart, StuckRow, StuckShare};
+use tallymesh_node_ground::model::{Lack, MemberName, StuckPart, StuckRow, StuckShare};
 
 /// How long nothing may be heard from a member that no link leads to, in milliseconds. A restart takes
 /// less.
@@ -24,8 +24,14 @@ pub(super) struct Stuck {
     rows: Vec<StuckRow>,
 }
 
-/// A member that is away, and for how long nothing was heard from it.
-type Away = (OwnerKey, Option<u64>);
+/// A member that is away.
+struct Away {
+    owner: OwnerKey,
+    /// For how long nothing was heard from it.
+    silent_ms: Option<u64>,
+    /// Whether it has not acknowledged some transactions of members.
+    is_behind: bool,
+}
 
 impl OpenSpace {
     /// The members that no link leads to, and of which nothing was heard lately.
@@ -39,12 +45,44 @@ impl OpenSpace {
             let is_linked = member.writer.is_some_and(|it| linked.contains(&it));
             !member.own && !is_linked
         });
-        let away = unlinked.map(|member| {
-            let silent = self.part.silent_ms(&member.owner, now);
-            (OwnerKey(member.owner), silent)
+        let away = unlinked.map(|member| Away {
+            owner: OwnerKey(member.owner),
+            silent_ms: self.part.silent_ms(&member.owner, now),
+            is_behind: member.behind > 0,
         });
-        away.filter(|(_, silent)| silent.is_none_or(|ms| ms >= AWAY_MS))
+        away.filter(|it| it.silent_ms.is_none_or(|ms| ms >= AWAY_MS))
             .collect()
+    }
+
+    /// How texts name the members that are away.
+    pub(super) fn unreached_members(&self, now: u64) -> Vec<MemberName> {
+        let away = self.away(now).into_iter();
+        away.map(|it| self.named(it.owner)).collect()
+    }
+
+    /// How much of a budget nobody can use before all members have acknowledged it. It was paid in under idempotency
+    /// keys, or starts hold it that are over. What members hold that are away is left out.
+    fn awaited(
+        &self,
+        name: &str,
+        kind: RightKind,
+        away: &[Away],
+        owners: &HashMap<WriterId, OwnerKey>,
+    ) -> i128 {
+        let quota = self.replica.quota();
+        let members = self.replica.members().list();
+        let is_over = |writer: &WriterId| {
+            let owner = owners.get(writer);
+            let is_away = away.iter().any(|it| Some(&it.owner) == owner);
+            !is_away && members.iter().all(|it| it.writer.as_ref() != Some(writer))
+        };
+        let held = quota.holders_of(name).into_iter();
+        let over = held.filter(|it| is_over(&it.writer)).map(|it| match kind {
+            RightKind::Room => it.room,
+            _ => it.rights,
+        });
+        let pending = quota.rights(name, kind).map_or(0, |it| it.pending);
+        over.sum::<i128>() + pending
     }
 
     fn owners(&self) -> HashMap<WriterId, OwnerKey> {
@@ -73,16 +111,18 @@ impl OpenSpace {
         }
         let configuration = self.replica.members().configuration();
         let limits = configuration.map_or(0, |it| it.limits.len());
-        let row = |(owner, silent_ms)| StuckRow {
-            owner,
-            silent_ms,
+        let row = |it: &Away| StuckRow {
+            owner: it.owner,
+            silent_ms: it.silent_ms,
             rights: 0,
             budgets: 0,
+            awaited: 0,
             sequences: 0,
             limits,
             more: false,
         };
-        let mut rows: Vec<StuckRow> = self.away(now).into_iter().map(row).collect();
+        let away = self.away(now);
+        let mut rows: Vec<StuckRow> = away.iter().map(row).collect();
         if rows.is_empty() {
             return rows;
         }
@@ -93,7 +133,11 @@ impl OpenSpace {
             if looked_at > LOOKED_AT_MAX {
                 return;
             }
-            for row in &mut rows {
+            let awaited = self.awaited(name, RightKind::Rights, &away, &owners);
+            for (row, it) in rows.iter_mut().zip(&away) {
+                if it.is_behind {
+                    row.awaited += awaited;
+                }
                 let is_of = |writer| owners.get(&writer) == Some(&row.owner);
                 let holders = quota.holders_of(name).into_iter();
                 let rights: i128 = holders
@@ -117,23 +161,36 @@ impl OpenSpace {
             }
         });
         more |= looked_at > LOOKED_AT_MAX;
-        rows.retain(|row| row.budgets > 0 || row.sequences > 0 || row.limits > 0);
+        rows.retain(|row| {
+            row.budgets > 0 || row.awaited > 0 || row.sequences > 0 || row.limits > 0
+        });
         rows.iter_mut().for_each(|row| row.more = more);
         rows
     }
 
-    /// What members hold that are away, of what a refused request lacks.
+    /// What members that are away hold or have not acknowledged, of what a refused request lacks.
     pub fn stuck_of(&self, now: u64, lack: &Lack) -> Vec<StuckPart> {
         let away = self.away(now);
         if away.is_empty() {
             return Vec::new();
         }
         let (owners, quota) = (self.owners(), self.replica.quota());
-        let parts = away.into_iter().filter_map(|(owner, silent_ms)| {
-            let is_of = |writer: WriterId| owners.get(&writer) == Some(&owner);
+        let awaited = match lack.kind {
+            Some(RightKind::Rights) => {
+                let amount = self.awaited(&lack.name, RightKind::Rights, &away, &owners);
+                Some(StuckShare::Rights(amount))
+            }
+            Some(RightKind::Room) => {
+                let amount = self.awaited(&lack.name, RightKind::Room, &away, &owners);
+                Some(StuckShare::Room(amount))
+            }
+            Some(RightKind::Period) | None => None,
+        };
+        let held = |owner: &OwnerKey| {
+            let is_of = |writer: WriterId| owners.get(&writer) == Some(owner);
             let holders = quota.holders_of(&lack.name).into_iter();
             let held = holders.filter(|it| is_of(it.writer));
-            let what = match lack.kind {
+            Some(match lack.kind {
                 None => {
                     quota.rest_holder(&lack.name).filter(|it| is_of(*it))?;
                     StuckShare::Numbers(quota.sequence(&lack.name)?.next)
@@ -141,20 +198,30 @@ impl OpenSpace {
                 Some(RightKind::Rights) => StuckShare::Rights(held.map(|it| it.rights).sum()),
                 Some(RightKind::Room) => StuckShare::Room(held.map(|it| it.room).sum()),
                 Some(RightKind::Period) => {
-                    StuckShare::Period(self.stuck_in(&lack.name, &owner, &owners))
+                    StuckShare::Period(self.stuck_in(&lack.name, owner, &owners))
                 }
-            };
-            let part = StuckPart {
-                owner,
-                silent_ms,
+            })
+        };
+        let removable = self.decides(now);
+        let parts = away.iter().flat_map(|it| {
+            let part = |what: StuckShare, awaited| StuckPart {
+                member: self.named(it.owner),
+                silent_ms: it.silent_ms,
                 what,
+                awaited,
+                removable,
             };
-            let is_nothing = matches!(
+            let held = held(&it.owner).map(|what| part(what, false));
+            let awaited = awaited.filter(|_| it.is_behind);
+            [held, awaited.map(|what| part(what, true))]
+        });
+        let is_nothing = |what| {
+            matches!(
                 what,
                 StuckShare::Rights(..=0) | StuckShare::Room(..=0) | StuckShare::Period(..=0)
-            );
-            (!is_nothing).then_some(part)
-        });
+            )
+        };
+        let parts = parts.flatten().filter(|part| !is_nothing(part.what));
         parts.collect()
     }
 

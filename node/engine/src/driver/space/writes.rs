@@ -76,7 +76,7 @@ impl OpenSpace {
             if awaits_clock
                 && matches!(operation, Operation::Allow { .. } | Operation::Lease { .. })
             {
-                return Err(refusal(OperationError::CatchingUp));
+                return Err(refusal(OperationError::CatchingUp(Vec::new())));
             }
             told.push(operation.make(&mut transaction).map_err(refusal)?);
         }

@@ -163,11 +163,12 @@ impl Host for Node {
     fn at_present(&self, _: usize) -> AtPresent {
         AtPresent {
             not_a_member: match self.starts {
-                true => OperationError::CatchingUp,
+                true => OperationError::CatchingUp(Vec::new()),
                 false => Error::Member(MemberError::NotAMember).into(),
             },
             awaits_clock: self.starts,
             takes_over: self.starts,
+            unreached: Vec::new(),
         }
     }
 
