@@ -499,3 +499,33 @@ fn a_clone_of_a_volume_is_not_noticed() {
     let (all, _) = told(&clone, &["doctor"]);
     assert!(all.contains("clone of its volume"), "{all}");
 }
+
+/// An adopted copy has no vote before both others know its start, and one of them is dead. Nobody is told to remove it:
+/// that can't be decided.
+#[test]
+fn no_removal_is_advised_that_an_adopted_copy_cannot_decide() {
+    let mut nodes = members(3);
+    let mut original = nodes.pop().expect("three");
+    let dead = owner(&nodes[1]);
+    original.kill();
+    nodes[1].kill();
+    let copy = copy_of(&original, &[&nodes[0]]);
+    adopt(&copy);
+    let (all, _) = eventually("the dead member is missed", || {
+        let told = told(&copy, &["doctor"]);
+        told.0.contains("not there: ").then_some(told)
+    });
+    let short = &dead[..8];
+    for part in [
+        "this member has no vote: 2 of the 2 others have to know its start",
+        "2 of 3 members are there and 1 of them may vote, and 2 are a majority; not there: ",
+        "tallymesh members force",
+    ] {
+        assert!(all.contains(part) && all.contains(short), "{part}: {all}");
+    }
+    let (all, _) = eventually("what is stuck with it is told", || {
+        let told = told(&copy, &["doctor"]);
+        told.0.contains("no removal can be decided").then_some(told)
+    });
+    assert!(!all.contains("members remove"), "{all}");
+}

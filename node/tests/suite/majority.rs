@@ -360,3 +360,83 @@ fn a_log_that_was_put_back_alone_is_noticed() {
     start_again(&mut nodes, &[1], &[2]);
     is_doubted(&nodes, 1);
 }
+
+/// The short form of a member's key, as texts have it.
+fn short(node: &str) -> String {
+    format!("{}…", &node[..8])
+}
+
+/// Waits until the doctor at a node says that no majority is there, and returns what it said and how long that took.
+fn missed(node: &Node) -> (String, Duration) {
+    let begun = Instant::now();
+    let all = eventually("no majority is there", || {
+        let told = node.run(&["doctor"], "");
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let is_told = told.contains("1 of 3 members are there") && told.contains("; not there: ");
+        is_told.then_some(told)
+    });
+    (all, begun.elapsed())
+}
+
+/// Two of three are dead, before the third one restarts or without that. The doctor says so soon. What the third one
+/// held before its restart waits for a majority, and the refusal names whom it does not reach.
+#[test]
+fn two_of_three_are_dead_and_the_third_one_names_them() {
+    let mut nodes = members(3);
+    uses(&nodes[1], "budgets/gift/mint", r#"{"amount":10}"#);
+    let dead = [owner(&nodes[0]), owner(&nodes[2])];
+    nodes[0].kill();
+    nodes[2].kill();
+    let is_soon = |took: Duration| assert!(took < Duration::from_secs(9), "{took:?}");
+    let (all, took) = missed(&nodes[1]);
+    is_soon(took);
+    for owner in &dead {
+        assert!(all.contains(&format!("{} at /ip4/", short(owner))), "{all}");
+    }
+    let (status, answer) = write(&nodes[1], "written", 300);
+    assert_eq!(
+        (status, &answer["code"]),
+        (503, &json!("level_not_reached"))
+    );
+    let detail = answer["detail"].as_str().expect("a text");
+    for owner in &dead {
+        assert!(
+            detail.contains(&format!("{} at /ip4/", short(owner))),
+            "{detail}"
+        );
+        assert!(!detail.contains(owner), "{detail}");
+        let members = answer["members"].as_array().expect("keys");
+        assert!(members.contains(&json!(owner)), "{answer}");
+    }
+    end(&mut nodes[1], End::Killed);
+    start_again(&mut nodes, &[1], &[0, 2]);
+    let begun = Instant::now();
+    let (all, _) = missed(&nodes[1]);
+    is_soon(begun.elapsed());
+    assert!(!all.contains("members remove"), "{all}");
+    let answer = eventually("it says that to wait does not help", || {
+        let (status, answer) =
+            nodes[1].post(&format!("{SPACE}/budgets/gift/spend"), r#"{"amount":1}"#);
+        assert_eq!(
+            (status, &answer["code"]),
+            (503, &json!("catching_up")),
+            "{answer}"
+        );
+        let detail = answer["detail"].as_str().expect("a text");
+        detail
+            .contains("to wait does not help")
+            .then(|| answer.clone())
+    });
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+    let detail = answer["detail"].as_str().expect("a text");
+    for owner in &dead {
+        assert!(detail.contains(&short(owner)), "{detail}");
+        let members = answer["members"].as_array().expect("keys");
+        assert!(members.contains(&json!(owner)), "{answer}");
+    }
+    assert!(detail.contains("members force"), "{detail}");
+}

@@ -3,12 +3,13 @@
 pub(super) mod copies;
 mod exposure;
 mod faults;
+mod membership;
 
 use super::facts::Facts;
 use super::{Finding, Severity};
-use crate::members;
 use exposure::{open_http, open_network, open_resp};
 use faults::faults;
+use membership::{majority, member_behind, member_silent, stuck, undecided};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tallymesh_core::bounds::{KEY_TABLE_BYTES_MAX, KEYED_MAX, WRITERS_MAX};
@@ -57,10 +58,6 @@ pub(super) const CHECKS: &[Check] = &[
     Check { code: "open_resp", fine: "Redis clients are on this machine only, or are asked for tickets", judge: open_resp },
     Check { code: "open_network", fine: "other machines don't reach the ports for nodes", judge: open_network },
 ];
-
-/// The time in milliseconds without a message from a member, after which the member counts as away.
-/// Linked nodes exchange messages every 5 s.
-const SILENT_MS: u64 = 30_000;
 
 /// The time in milliseconds within which a start should be complete.
 const STARTED_MS: u64 = 60_000;
@@ -363,149 +360,6 @@ fn frames_dropped(facts: &Facts) -> Vec<Finding> {
     let advice = "Nothing is lost, sync repairs it; many mean a link that is too slow, or a space that \
                   only one end has open.";
     vec![finding(severity, what, advice)]
-}
-
-/// Whether a member is there: this node, or one that sent a message lately.
-fn is_there(row: &Value) -> bool {
-    row["own"] == true
-        || row["last_heard_ms"]
-            .as_u64()
-            .is_some_and(|ms| ms < SILENT_MS)
-}
-
-fn member_silent(facts: &Facts) -> Vec<Finding> {
-    // So soon after the start, even running members may not have sent a message yet.
-    if facts.age_ms() < SILENT_MS {
-        return Vec::new();
-    }
-    let advice = "See that it runs and that a link leads to it. One that is gone for good: `tallymesh \
-                  members remove KEY`.";
-    let mut found = Vec::new();
-    for (space, membership) in facts.closed() {
-        for row in rows(&membership["members"]).filter(|row| !is_there(row)) {
-            let (member, behind) = (facts.keys.named(row), number(&row["behind"]).unwrap_or(0));
-            let heard = match row["last_heard_ms"].as_u64() {
-                Some(ms) => format!("was heard {} ago", seconds(ms)),
-                None => "was not heard since the node started".to_owned(),
-            };
-            let what = format!("member {member} {heard}, {behind} transactions are unacknowledged");
-            found.push(in_space(space, Severity::Warning, what, advice));
-        }
-    }
-    found
-}
-
-fn member_behind(facts: &Facts) -> Vec<Finding> {
-    let advice = "It is slow, or its link is; what is dead is not dropped until it has caught up.";
-    let mut found = Vec::new();
-    for (space, membership) in facts.closed() {
-        for row in rows(&membership["members"]).filter(|row| is_there(row)) {
-            let behind = number(&row["behind"]).unwrap_or(0);
-            let severity = match behind {
-                0..10_000 => continue,
-                10_000..100_000 => Severity::Notice,
-                _ => Severity::Warning,
-            };
-            let member = facts.keys.named(row);
-            let what = format!("member {member} has not acknowledged {behind} transactions");
-            found.push(in_space(space, severity, what, advice));
-        }
-    }
-    found
-}
-
-fn majority(facts: &Facts) -> Vec<Finding> {
-    if facts.age_ms() < SILENT_MS {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    for (space, membership) in facts.closed() {
-        let all = rows(&membership["members"]).count();
-        // A node of an earlier version does not tell it.
-        if membership["member"] == true && membership["votes"] == false {
-            let needed = all - all / 2;
-            let what = format!(
-                "this member has no vote: {needed} of the {} others have to know its start, or half of them if it \
-                 follows the one before in its place",
-                all - 1
-            );
-            let advice = "It counts for no majority until then. That takes some seconds while so many are linked: \
-                          bring them back.";
-            found.push(in_space(space, Severity::Warning, what, advice));
-        }
-        let there = rows(&membership["members"])
-            .filter(|row| is_there(row))
-            .count();
-        let needed = all / 2 + 1;
-        // A member that restarted in its place has a vote. One whose disk was replaced or put back
-        // has none while others are away, and this node can't tell the two apart.
-        let sure = rows(&membership["members"])
-            .filter(|row| is_there(row) && row["unsure"] != true)
-            .count();
-        if there < all && there >= needed && sure < needed {
-            let restarted = there - sure;
-            let what = format!(
-                "{there} of {all} members are there, and {needed} are a majority; {restarted} of them restarted, \
-                 and a member that is away has not acknowledged it"
-            );
-            let advice = "Take out who is gone for good: `tallymesh members remove`. That is decided unless the \
-                          disk of a restarted member was replaced, put back or copied, as its log says. Then \
-                          bring back who is away.";
-            found.push(in_space(space, Severity::Warning, what, advice));
-            continue;
-        }
-        let (severity, advice) = match (all, there) {
-            (0 | 1, _) => continue,
-            (_, there) if there < needed => (
-                Severity::Problem,
-                "No change of members can be decided. Bring members back; if they are lost for ever, see \
-                 `tallymesh members force`.",
-            ),
-            (all, there) if there == needed && there < all => (
-                Severity::Warning,
-                "One more away and no change can be decided: bring back who is away, or replace it. If none is \
-                 decided now, run `tallymesh doctor` at the others: one may have no vote.",
-            ),
-            (2, 2) => (
-                Severity::Notice,
-                "Of two none may be away when the members change: a third one makes room for that.",
-            ),
-            _ => continue,
-        };
-        let what = format!("{there} of {all} members are there, and {needed} are a majority");
-        found.push(in_space(space, severity, what, advice));
-    }
-    found
-}
-
-fn stuck(facts: &Facts) -> Vec<Finding> {
-    let advice = "Nobody else can use them meanwhile. Start that node, if it is not gone for good.";
-    let told = |space: &Value| -> Vec<Finding> {
-        let rows = members::stuck(space, facts.keys);
-        rows.map(|told| in_space(space, Severity::Warning, told, advice))
-            .collect()
-    };
-    facts.spaces().flat_map(told).collect()
-}
-
-fn undecided(facts: &Facts) -> Vec<Finding> {
-    let advice =
-        "It takes effect when a majority has answered; repeat the command, or bring them back.";
-    let told = |(space, membership): (&Value, &Value)| {
-        let of = |key: &Value| {
-            rows(&membership["members"])
-                .find(|row| row["owner"] == *key)
-                .map(|row| facts.keys.named(row))
-        };
-        let silent = rows(&membership["unanswered"]);
-        let silent: Vec<String> = silent
-            .map(|key| of(key).unwrap_or_else(|| facts.keys.key(key)))
-            .collect();
-        let what = format!("a change of members waits for {}", silent.join(", "));
-        let waits = !membership["proposal"].is_null() && !silent.is_empty();
-        waits.then(|| in_space(space, Severity::Notice, what, advice))
-    };
-    facts.closed().filter_map(told).collect()
 }
 
 /// The severity of this use of a limit, if it is a finding.

@@ -369,8 +369,16 @@ fn members_that_are_away_put_the_majority_at_risk() {
     let spare = with(json!([own(), here(), here(), here(), gone()]));
     assert_eq!(found(&spare), [silent], "a majority and one more is left");
     let mut young = with(json!([own(), never(), never()]));
-    young.status["started"] = json!("990000");
+    young.status["started"] = json!("995001");
     assert_eq!(found(&young), [], "so soon nobody is missed");
+    young.status["started"] = json!("995000");
+    assert_eq!(found(&young), [("majority", Severity::Problem)]);
+    // A member whose link has ended is missed before it counts as silent.
+    let mut left = with(json!([own(), here(), here()]));
+    for row in [1, 2] {
+        left.status["spaces"][0]["membership"]["members"][row]["reached"] = json!(false);
+    }
+    assert_eq!(found(&left), [("majority", Severity::Problem)]);
     let told = checks::all(&two);
     let (_, finding) = told
         .iter()
@@ -382,6 +390,45 @@ fn members_that_are_away_put_the_majority_at_risk() {
         "{}",
         finding.what
     );
+}
+
+/// No majority votes, so nobody is told to remove a member, and it is said what is missing.
+#[test]
+fn a_removal_that_cannot_be_decided_is_not_advised() {
+    let mut facts = fine();
+    let key = "ab".repeat(32);
+    let space = &mut facts.status["spaces"][0];
+    space["stuck"] = json!([{
+        "owner": key, "rights": "40", "awaited": "7", "budgets": 1, "sequences": 0, "limits": 0, "more": false,
+    }]);
+    let membership = &mut space["membership"];
+    membership["members"] = json!([
+        member(true, None, "0"),
+        member(false, Some(100), "0"),
+        member(false, None, "7")
+    ]);
+    let told = |facts: &Facts| {
+        let all = checks::all(facts).into_iter();
+        let bad = all.filter(|it| it.1.severity > Severity::Ok);
+        let lines = bad.map(|(code, it)| format!("{code}: {} {}\n", it.what, it.advice));
+        lines.collect::<String>()
+    };
+    assert_eq!(told(&facts).matches("`tallymesh members remove").count(), 3);
+    let membership = &mut facts.status["spaces"][0]["membership"];
+    membership["member"] = json!(true);
+    membership["votes"] = json!(false);
+    membership["decides"] = json!(false);
+    let told = told(&facts);
+    assert!(!told.contains("members remove"), "{told}");
+    for part in [
+        "stuck: 40 rights of 1 budget are with member abababab…",
+        "stuck: 7 rights can't be spent before the acknowledgement of member abababab…",
+        "majority: this member has no vote: 2 of the 2 others have to know its start",
+        "majority: 2 of 3 members are there and 1 of them may vote, and 2 are a majority; not there: abababab…",
+        "`tallymesh members force`",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
 }
 
 /// The original has the links. So the copy reports no peer as gone, and advises nobody to remove a member.
