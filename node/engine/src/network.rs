@@ -9,7 +9,7 @@ mod rows;
 pub use audits::{Auditor, Reply, Request, Unanswered, channel};
 pub use node_table::NodeTable;
 pub use rows::Outside;
-pub use rows::{AboutRow, Flow, NodeRow, Pushed, Traffic, UnreachedRow};
+pub use rows::{AboutRow, CopyTold, Flow, NodeRow, Pushed, Traffic, UnreachedRow};
 
 use std::collections::BTreeSet;
 use tallymesh_node_ground::identity::Peer;

@@ -13,7 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tallymesh_node_engine::network::AboutRow;
+use tallymesh_core::WriterId;
+use tallymesh_node_engine::network::{AboutRow, CopyTold};
 use tallymesh_node_ground::clock::WallClock;
 
 /// The protocol's name and version.
@@ -54,6 +55,9 @@ struct NodeInfo {
     uptime_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_free_percent: Option<u8>,
+    /// A node that runs on a copy of the asking one's data folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    copy: Option<CopyTold>,
 }
 
 /// An answer, and the time until it arrived.
@@ -214,7 +218,7 @@ impl NodeInfos {
         peer: &PeerId,
         id: OutboundRequestId,
         answer: &Answer,
-    ) -> Option<AboutRow> {
+    ) -> Option<(AboutRow, Option<CopyTold>)> {
         let asked = self.close(peer, id)?;
         let told = read(&answer.bytes)?;
         let new = Sample::of(told.clock_ms, answer);
@@ -223,14 +227,15 @@ impl NodeInfos {
         asked.samples.truncate(SAMPLES - 1);
         asked.samples.push_front(new);
         let best = asked.samples.iter().min_by_key(|sample| sample.took)?;
-        Some(AboutRow {
+        let row = AboutRow {
             version: told.version,
             clock_offset_ms: best.offset_ms,
             clock_error_ms: best.error_ms(),
             rtt_us: u64::try_from(best.took.as_micros()).unwrap_or(u64::MAX),
             uptime_ms: told.uptime_ms.min(EXACT_MAX),
             disk_free_percent: told.disk_free_percent,
-        })
+        };
+        Some((row, told.copy))
     }
 
     /// Whether the operator should be warned of this node's clock.
@@ -256,17 +261,23 @@ impl NodeInfos {
         true
     }
 
-    /// The answer with this node's info.
-    pub(super) fn own(&self) -> Answer {
-        let told = NodeInfo {
+    /// The answer with this node's info, to a node of whose data folder a copy may be known.
+    pub(super) fn own(&self, copy: Option<CopyTold>) -> Answer {
+        let mut told = NodeInfo {
             version: env!("CARGO_PKG_VERSION").into(),
             clock_ms: self.clock.now(),
             uptime_ms: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             disk_free_percent: self.disk_free_percent(),
+            copy,
         };
+        // Encoding such a value does not fail. If it did, the answer would be empty.
+        let mut bytes = serde_json::to_vec(&told).unwrap_or_default();
+        if bytes.len() > BYTES_MAX {
+            told.copy = None;
+            bytes = serde_json::to_vec(&told).unwrap_or_default();
+        }
         Answer {
-            // Encoding such a value does not fail. If it did, the answer would be empty.
-            bytes: serde_json::to_vec(&told).unwrap_or_default(),
+            bytes,
             took: Duration::ZERO,
             at_ms: told.clock_ms,
         }
@@ -319,6 +330,12 @@ fn read(bytes: &[u8]) -> Option<NodeInfo> {
     let sensible = (1..=VERSION_BYTES_MAX).contains(&version.len())
         && version.bytes().all(|byte| byte.is_ascii_graphic());
     told.disk_free_percent.take_if(|percent| *percent > 100);
+    // It is shown to people.
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    told.copy.take_if(|copy| {
+        let address = copy.address.as_deref();
+        WriterId::parse(&copy.writer).is_none() || !address.is_none_or(is_plain)
+    });
     sensible.then_some(told)
 }
 
@@ -369,7 +386,7 @@ mod tests {
             node_infos.ask(now, |_| panic!("one is open"));
             let json = format!(r#"{{"version":"9","clock_ms":{clock},"uptime_ms":7,"new":[1]}}"#);
             let row = node_infos.answered(&peer, id, &answer(&json, took, 10_000));
-            let row = row.expect("it makes sense");
+            let (row, _) = row.expect("it makes sense");
             told.push((row.clock_offset_ms, row.clock_error_ms));
             node_infos.ask(now, |_| panic!("not yet"));
             now += INTERVAL;
@@ -388,7 +405,7 @@ mod tests {
             let id = ask(&mut node_infos, now);
             let json = format!(r#"{{"version":"9","clock_ms":{clock},"uptime_ms":7}}"#);
             let row = node_infos.answered(&peer, id, &answer(&json, took, 10_000));
-            told.push(row.expect("it makes sense").clock_offset_ms);
+            told.push(row.expect("it makes sense").0.clock_offset_ms);
             now += INTERVAL;
         }
         assert_eq!(told, [7_200_000, 0, 0]);
@@ -415,9 +432,33 @@ mod tests {
             read(share.as_bytes()).map(|told| told.disk_free_percent),
             Some(None)
         );
-        let own = NodeInfos::new(WallClock::default(), Some(".".into())).own();
+        let own = NodeInfos::new(WallClock::default(), Some(".".into())).own(None);
         let told = read(&own.bytes).expect("what is told can be read");
         assert!(told.disk_free_percent.is_some() || !cfg!(unix));
+        assert_eq!(told.copy, None);
+    }
+
+    #[test]
+    fn a_node_is_told_of_the_copy_of_its_data_folder() {
+        let node_infos = NodeInfos::new(WallClock::default(), None);
+        let copy = |writer: &str, address: &str| CopyTold {
+            space: "default".to_owned(),
+            writer: writer.to_owned(),
+            address: Some(address.to_owned()),
+        };
+        let told = |copy: CopyTold| {
+            let answer = node_infos.own(Some(copy));
+            assert!(answer.len() <= BYTES_MAX);
+            read(&answer.bytes).expect("it makes sense").copy
+        };
+        let writer = "ab".repeat(16);
+        let good = copy(&writer, "/ip4/127.0.0.1/tcp/1");
+        assert_eq!(told(good.clone()), Some(good));
+        for bad in [copy("ab", "/ip4/127.0.0.1/tcp/1"), copy(&writer, "a\nb")] {
+            assert_eq!(told(bad), None);
+        }
+        // The rest is told also where it leaves no room.
+        assert_eq!(told(copy(&writer, &"a".repeat(BYTES_MAX))), None);
     }
 
     #[test]

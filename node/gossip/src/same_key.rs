@@ -97,6 +97,11 @@ impl SameKey {
         true
     }
 
+    /// Whether a process with this key said lately that it is a copy.
+    pub(super) fn is_copied(&self, peer: &PeerId) -> bool {
+        self.0.contains_key(peer)
+    }
+
     /// The peers whose link a copy has had for its turn. They have another turn later.
     pub(super) fn take_over(
         &mut self,

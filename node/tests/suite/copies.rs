@@ -201,10 +201,19 @@ fn beside(links: &[usize], is_stopped: bool) {
     for at in links {
         names(&nodes[*at], &copied);
     }
+    if !links.is_empty() {
+        // The two can't connect to each other, and the others tell it, each by the start of the copy that it heard last.
+        let what = format!("runs on a copy of the data folder of {copied}");
+        for command in [&["doctor"][..], &["budget", "audit"], &["status"]] {
+            eventually_within(TURN * 2, "the original names its copy", || {
+                told(&original, command).0.contains(&what).then_some(())
+            });
+        }
+    }
     for (node, before) in nodes.iter().zip(before) {
-        // One line each about the copy, its key and the link, and one a minute.
+        // One line each about the copy and the link, and one a minute.
         let more = warnings(node) - before;
-        let most = 3 + begun.elapsed().as_secs() as usize / 60;
+        let most = 2 + begun.elapsed().as_secs() as usize / 60;
         assert!(more <= most, "{more}\n{}", node.log());
     }
     let (all, is_fine) = told(&copy, &["doctor"]);
@@ -281,6 +290,13 @@ fn adopt(copy: &Node) {
     assert_eq!(copy.space()["copied"], true);
     let (all, is_fine) = told(copy, &["adopt", "--yes"]);
     assert!(is_fine && all.contains("takes the place"), "{all}");
+    // The operator has just asked for it, so it is no alarm.
+    copy.has_logged(&["by the operator's word"]);
+    let log = copy.log();
+    let mut lines = log
+        .lines()
+        .filter(|line| line.contains("takes the place of its original"));
+    assert!(lines.all(|line| line.contains("INFO")), "{log}");
     assert_eq!(copy.space()["copied"], Value::Null);
     let (all, is_fine) = told(copy, &["adopt", "--yes"]);
     assert!(is_fine && all.contains("no copy"), "{all}");

@@ -42,7 +42,7 @@ impl Driver {
         for place in 0..self.spaces.count() {
             self.spaces[place].adopt(now);
         }
-        tracing::warn!(
+        tracing::info!(
             "this copy of a data folder takes the place of its original, by the operator's word"
         );
         Ok(true)

@@ -1,14 +1,20 @@
 //! The node table: the traffic with each connected node, and its node info.
 
-use crate::network::{NodeRow, Outside, UnreachedRow};
+use crate::network::{CopyTold, NodeRow, Outside, UnreachedRow};
 use libp2p_identity::PeerId;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tallymesh_node_ground::identity::{OwnerKey, owner_of};
 
 /// Most owners whose addresses are remembered. Members are few; what goes beyond is of guests.
 const ADDRESSES_MAX: usize = 4096;
+
+/// Most peers of whose copies others are told.
+const COPIES_MAX: usize = 64;
+
+/// For how long a copy is told of that is not heard any more.
+const COPY_LISTED: Duration = Duration::from_secs(600);
 
 /// The last known address of a node.
 struct Place {
@@ -28,6 +34,10 @@ pub struct NodeTable {
     addresses: Arc<Mutex<BTreeMap<OwnerKey, Place>>>,
     /// The spaces in which this node does not take part as it should.
     outside: Arc<Mutex<Vec<Outside>>>,
+    /// The last copy of each peer's data folder, by the name of the peer.
+    copies: Arc<Mutex<HashMap<String, (CopyTold, Instant)>>>,
+    /// The last copy of this node's data folder that a peer told of.
+    own_copy: Arc<Mutex<Option<(CopyTold, Instant)>>>,
 }
 
 impl NodeTable {
@@ -96,6 +106,34 @@ impl NodeTable {
         self.addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a node runs on a copy of a peer's data folder.
+    pub fn note_copy(&self, peer: &str, told: CopyTold) {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.retain(|_, (_, at)| at.elapsed() < COPY_LISTED);
+        if copies.len() < COPIES_MAX || copies.contains_key(peer) {
+            copies.insert(peer.to_owned(), (told, Instant::now()));
+        }
+    }
+
+    /// The copy of a peer's data folder that was heard lately, which the peer itself can't hear.
+    pub fn copy_of(&self, peer: &PeerId) -> Option<CopyTold> {
+        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let (told, at) = copies.get(&peer.to_string())?;
+        (at.elapsed() < COPY_LISTED).then(|| told.clone())
+    }
+
+    /// Notes that a peer heard a copy of this node's data folder.
+    pub fn note_own_copy(&self, told: CopyTold) {
+        let mut own = self.own_copy.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = Some((told, Instant::now()));
+    }
+
+    /// The copy of this node's data folder in a space, and when a peer told of it last.
+    pub fn own_copy(&self, space: &str) -> Option<(CopyTold, Instant)> {
+        let own = self.own_copy.lock().unwrap_or_else(PoisonError::into_inner);
+        own.clone().filter(|(told, _)| told.space == space)
     }
 
     /// Adds a connected peer.

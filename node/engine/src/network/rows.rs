@@ -1,8 +1,21 @@
 //! The rows that show connected nodes, and expected ones that are not connected.
 
 use crate::access::Participation;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+/// A node on a copy of another one's data folder, as a third node tells the original of it. The two have one key, and
+/// can't connect to each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyTold {
+    /// The space in which it was heard last.
+    pub space: String,
+    /// Its writer there, as 32 hex digits.
+    pub writer: String,
+    /// Its address, as the third node saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
 
 /// Messages of one protocol, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]

@@ -132,7 +132,7 @@ impl Network {
                 // A node that asks faster than it may send frames gets no answer.
                 if !is_stranger && self.wait(&peer, (1, 0), now).is_none() {
                     self.spend(peer, (1, 0), now);
-                    let answer = self.node_infos.own();
+                    let answer = self.node_infos.own(self.node_table.copy_of(&peer));
                     self.count(&peer, Protocol::About, Direction::Out, answer.len());
                     // Sending fails if the connection is gone, which another event reports.
                     let node_infos = &mut self.swarm.behaviour_mut().node_infos;
@@ -149,9 +149,13 @@ impl Network {
                 ..
             } => {
                 self.count(&peer, Protocol::About, Direction::In, response.len());
-                let Some(row) = self.node_infos.answered(&peer, request_id, &response) else {
+                let answered = self.node_infos.answered(&peer, request_id, &response);
+                let Some((row, copy)) = answered else {
                     return;
                 };
+                if let Some(copy) = copy {
+                    self.node_table.note_own_copy(copy);
+                }
                 if self.node_infos.is_to_be_warned_of(peer, &row, now) {
                     let (offset, error) = (row.clock_offset_ms, row.clock_error_ms);
                     tracing::warn!(

@@ -208,7 +208,7 @@ impl Network {
             let (others, now) = (peer.others(connection), Instant::now());
             let hello = (connection, is_copy);
             if !self.same_key.admits(id, hello, &others, now) {
-                self.refusals.refused(Reason::SameKey, &id, now);
+                self.refused_same_key(&id);
                 self.swarm.close_connection(connection);
                 return;
             }
@@ -238,12 +238,21 @@ impl Network {
             }
             Fate::Close(connections) => {
                 if !connections.is_empty() {
-                    self.refusals.refused(Reason::SameKey, &id, Instant::now());
+                    self.refused_same_key(&id);
                 }
                 for connection in connections {
                     self.swarm.close_connection(connection);
                 }
             }
+        }
+    }
+
+    /// Counts that another process has the key of a peer. If one of the two said that it is a copy, the driver logs
+    /// that with all that is known of it.
+    fn refused_same_key(&mut self, id: &PeerId) {
+        match self.same_key.is_copied(id) {
+            true => self.metrics.refused(Reason::SameKey),
+            false => self.refusals.refused(Reason::SameKey, id, Instant::now()),
         }
     }
 

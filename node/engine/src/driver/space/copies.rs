@@ -10,11 +10,12 @@
 
 use super::OpenSpace;
 use crate::driver::origins::Origins;
+use crate::network::CopyTold;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tallymesh_core::{Link, WriterId};
-use tallymesh_node_ground::identity::OwnerKey;
+use tallymesh_node_ground::identity::{OwnerKey, peer_of};
 use tallymesh_node_ground::model::{CopyRow, Origin, Refusal};
 
 /// How long a copy is listed that is not heard any more.
@@ -110,8 +111,10 @@ impl OpenSpace {
     /// Notes the start that this process has announced.
     pub(super) fn look_at_start(&mut self) {
         let members = self.replica.members();
+        let is_known = members.is_established();
         if let Some(generation) = members.generation().filter(|_| members.is_member()) {
-            self.part.latest.note(generation, members.is_established());
+            self.part.latest.note(generation, is_known);
+            self.part.is_adopted &= !is_known;
         }
     }
 
@@ -136,6 +139,7 @@ impl OpenSpace {
     pub(in crate::driver) fn adopt(&mut self, now: u64) {
         self.replica.members_mut().adopt();
         self.part.latest = Latest::default();
+        (self.part.is_adopted, self.part.was_adopted) = (true, true);
         self.tend_soon(now);
     }
 
@@ -157,6 +161,12 @@ impl OpenSpace {
                      `tallymesh adopt` there; not told again for a minute"
                 );
             }
+            let told = CopyTold {
+                space: self.name().to_string(),
+                writer: writer.to_string(),
+                address: origin.address.clone(),
+            };
+            self.node_table.note_copy(&origin.peer, told);
             self.copies.note(Heard {
                 link,
                 writer,
@@ -166,7 +176,8 @@ impl OpenSpace {
         }
     }
 
-    /// The copies whose hellos arrived lately, and were not adopted since.
+    /// The copies whose hellos arrived lately, and were not adopted since, and the copy of this node's own folder that
+    /// another node told of.
     pub(super) fn copies(&mut self, now: u64) -> Vec<CopyRow> {
         let members = self.replica.members();
         self.copies.0.retain(|_, it| it.at.elapsed() < LISTED);
@@ -198,7 +209,29 @@ impl OpenSpace {
                 last_heard_ms: ms.unwrap_or(u64::MAX),
             }
         };
-        living.map(row).collect()
+        let own = self.own_copy();
+        living.map(row).chain(own).collect()
+    }
+
+    /// The copy of this node's folder that another node told of lately. This node has no link with it, because both
+    /// have one key. A copy knows by its folder what it is.
+    fn own_copy(&self) -> Option<CopyRow> {
+        if self.is_copied() {
+            return None;
+        }
+        let (told, at) = self.node_table.own_copy(self.name().as_str())?;
+        let ms = u64::try_from(at.elapsed().as_millis());
+        // A copy that was adopted here is none any more.
+        let mut earlier = self.replica.consistency().earlier_writers();
+        let is_own = self.part.was_adopted || earlier.any(|it| it.to_string() == told.writer);
+        (at.elapsed() < LISTED && !is_own).then(|| CopyRow {
+            peer: peer_of(&OwnerKey(self.owner)).map_or_else(String::new, |it| it.to_string()),
+            owner: Some(OwnerKey(self.owner)),
+            address: told.address,
+            writer: told.writer,
+            original: Some(self.replica.writer().to_string()),
+            last_heard_ms: ms.unwrap_or(u64::MAX),
+        })
     }
 }
 

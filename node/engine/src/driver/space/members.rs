@@ -56,6 +56,10 @@ pub(super) struct Part {
     absorbed: BTreeSet<WriterId>,
     /// Which start this one follows, and whether a next one may follow it.
     pub(super) place: InPlace,
+    /// Whether the node was adopted, and has not gone on under another writer since.
+    pub(super) is_adopted: bool,
+    /// Whether the node was adopted since its start.
+    pub(super) was_adopted: bool,
     /// What tells whether a process on a copy of the data folder took this one's place.
     pub(super) latest: Latest,
     /// The work done since the metrics last took it.
@@ -94,6 +98,8 @@ impl Part {
     pub(super) fn new(minted: (WriterId, [u8; 16]), durable: bool, place: InPlace) -> Part {
         Part {
             place,
+            is_adopted: false,
+            was_adopted: false,
             latest: Latest::default(),
             minted: vec![minted],
             durable,
@@ -110,16 +116,16 @@ impl Part {
 }
 
 impl Part {
-    /// How long nothing was heard from a member, in milliseconds; `None` if nothing was since the start.
-    pub(super) fn silent_ms(&self, owner: &Owner, now: u64) -> Option<u64> {
-        self.heard_at(owner).map(|at| now.saturating_sub(at))
-    }
-}
     /// When something was last heard from a member, beside the open links; `None` if nothing was since the start.
     pub(super) fn heard_at(&self, owner: &Owner) -> Option<u64> {
         self.heard.get(owner).and_then(|it| it.at)
     }
 
+    /// How long nothing was heard from a member, in milliseconds; `None` if nothing was since the start.
+    pub(super) fn silent_ms(&self, owner: &Owner, now: u64) -> Option<u64> {
+        self.heard_at(owner).map(|at| now.saturating_sub(at))
+    }
+}
 
 /// How long the duties rest after they took this long, in milliseconds.
 fn rest_after(took: Duration) -> u64 {
@@ -564,6 +570,12 @@ impl OpenSpace {
                 %writer,
                 "another process writes under this node's writer id, so it takes a new one: is this \
                  machine, or its memory, a copy?"
+            ),
+            Some(_) if std::mem::take(&mut self.part.is_adopted) => tracing::info!(
+                %space,
+                %was,
+                %writer,
+                "this adopted copy goes on under a new writer, from a member's state"
             ),
             Some(_) => tracing::warn!(
                 %space,
