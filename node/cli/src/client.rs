@@ -428,7 +428,7 @@ fn refused(mut response: Response<Body>) -> Failure {
         applied: text("applied"),
         line: problem["line"].as_u64(),
         op: problem["op"].as_u64().and_then(|op| op.try_into().ok()),
-        members: problem["members"].clone(),
+        members: Box::new(problem["members"].clone()),
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) enum Failure {
         /// The operation of a transaction that was refused, from 0.
         op: Option<usize>,
         /// The keys of the members that the text names; null if it names none.
-        members: Value,
+        members: Box<Value>,
     },
     /// The connection broke before the answer was complete.
     Broken {
@@ -183,7 +183,7 @@ impl Failure {
         if let Failure::Refused { members, .. } = self
             && !members.is_null()
         {
-            value["members"] = members.clone();
+            value["members"] = (**members).clone();
         }
         if let Failure::Bulk {
             cause,

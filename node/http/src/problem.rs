@@ -28,7 +28,8 @@ pub(super) struct Problem {
     /// The stable name of the kind of problem; docs/errors.md lists them.
     code: &'static str,
     /// The problem with this request, and advice.
-    detail: String,
+    #[schema(value_type = String)]
+    detail: Box<str>,
     /// On requests that may write: the result of the write.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -54,9 +55,9 @@ pub(super) struct Problem {
     #[schema(value_type = Decimal, required = false)]
     asked: Option<u64>,
     /// The whole keys of the members that `detail` names, of which something is waited for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    members: Vec<OwnerKey>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<OwnerKey>, required = false, nullable = false)]
+    members: Option<Box<Members>>,
     /// With `limit_reached`: when the period ends, in milliseconds since 1970.
     #[serde(
         serialize_with = "decimal_if_any",
@@ -65,6 +66,10 @@ pub(super) struct Problem {
     #[schema(value_type = Decimal, required = false)]
     ends: Option<u64>,
 }
+
+/// The keys of members, behind a pointer, because each answer may be a problem.
+#[derive(Clone, Debug, Serialize)]
+struct Members(Vec<OwnerKey>);
 
 impl Problem {
     pub(super) fn new(kind: &'static Kind, detail: impl Into<String>) -> Problem {
@@ -76,13 +81,13 @@ impl Problem {
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
             code: kind.code,
-            detail: detail.into(),
+            detail: detail.into().into(),
             applied: None,
             line: None,
             op: None,
             held: None,
             asked: None,
-            members: Vec::new(),
+            members: None,
             ends: None,
         }
     }
@@ -186,6 +191,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
         let kind = problems::of(refusal.code());
         let members = refusal.members();
+        let members = (!members.is_empty()).then(|| Box::new(Members(members)));
         let problem = match refusal {
             // The place is in a field of its own.
             Refusal::Line { line, key, error } => {

@@ -102,6 +102,7 @@ impl Bench {
         let running = start(Start {
             spaces: vec![Space::default()],
             owner: [7; 32],
+            node_table: tallymesh_node_engine::network::NodeTable::default(),
             guest_timeout_ms: 0,
             key_window: Duration::from_secs(60),
             keyed_bounds: KEYED_BOUNDS,
