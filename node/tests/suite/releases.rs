@@ -80,7 +80,11 @@ fn go_through(nodes: &[&Node]) {
     for (by, then) in [(first, second), (second, first)] {
         let key = format!("{SPACE}/counters/set-{}", by.peer_id);
         done(by.put(&key, r#"{"value":"7"}"#));
-        done(by.post(&format!("{key}/expire"), r#"{"in_ms":"600000"}"#));
+        // A member that has just started awaits the clocks of the others.
+        eventually("the time is known, and the counter expires", || {
+            let (status, _) = by.post(&format!("{key}/expire"), r#"{"in_ms":"600000"}"#);
+            (status == 200).then_some(())
+        });
         let path = format!("counters/set-{}", by.peer_id);
         all_show(nodes, &path, "value", &json!("7"));
         done(then.delete(&key));
