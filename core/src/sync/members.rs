@@ -97,7 +97,7 @@ pub(super) struct ComingBack {
     member: bool,
     /// Whether its owner is no member any more, and only this replica has not received that.
     dropped: bool,
-    /// The links whose peers have forgotten it. Others may still have a record.
+    /// The links whose peers have forgotten it, or are no members. Others may still have a record.
     forgot: Vec<Link>,
     /// The own clock up to which peers received this replica's transactions before those links.
     published: u64,
@@ -508,7 +508,10 @@ impl SyncMachine {
         let as_guest =
             matches!(last, Last::Unsure(upto) if replica.membership.is_announced_after(upto));
         let judged = as_guest || replica.membership.is_acknowledged() || self.is_early(replica);
-        if last == Last::Hearsay || self.guests.coming_back.is_none() && judged {
+        if last == Last::Hearsay {
+            return self.hearsay(link);
+        }
+        if self.guests.coming_back.is_none() && judged {
             return;
         }
         self.begin_rejoin(now, replica, link);

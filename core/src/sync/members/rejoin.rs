@@ -70,6 +70,16 @@ impl SyncMachine {
         }
     }
 
+    /// Handles the answer of a peer that is no member. If members have forgotten the writer, this peer has no record
+    /// of it either, and need not be asked again.
+    pub(super) fn hearsay(&mut self, link: Link) {
+        let coming = self.coming_back_mut();
+        let asked = coming.filter(|it| it.link == link && it.last.is_none());
+        if let Some(it) = asked.filter(|it| !it.forgot.contains(&link)) {
+            it.forgot.push(link);
+        }
+    }
+
     /// Whether nothing of the own writer may be sent.
     pub(in crate::sync) fn is_unsent(&self) -> bool {
         let it = self.guests.coming_back.as_ref();

@@ -98,6 +98,33 @@ fn who_hears_of_members_from_a_guest_comes_back_by_a_member() {
     }
 }
 
+/// A peer that is no member has no answer. A guest may not know which peers are members, and asks the others then. Else
+/// it would ask the two in turn for ever, if members have forgotten it.
+#[test]
+fn a_peer_that_is_no_member_is_asked_once() {
+    for first in [0, 1] {
+        let mut end = End::admitted();
+        let links = [1, 2].map(|number| end.link(number, id(number as u8)));
+        let own = end.replica.writer();
+        let mut hear = |link: usize, last| {
+            let End { replica, sync, now } = &mut end;
+            sync.ended(*now, replica, links[link], (own, last));
+            let it = end.coming_back();
+            (it.link, it.last)
+        };
+        let forgotten = Last::Forgotten(false);
+        hear(first, Last::Unsure(1));
+        if first == 0 {
+            assert_eq!(hear(0, forgotten), (links[1], None));
+        }
+        assert_eq!(hear(1, Last::Hearsay).1, None);
+        end.coming_back().link = links[0];
+        let End { replica, sync, now } = &mut end;
+        sync.ended(*now, replica, links[0], (own, forgotten));
+        assert_eq!(end.coming_back().last, Some(forgotten));
+    }
+}
+
 #[test]
 fn one_that_was_made_a_member_meanwhile_comes_back_as_one() {
     let mut end = End::guest();
