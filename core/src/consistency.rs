@@ -81,7 +81,7 @@ impl<'a> Consistency<'a> {
     }
 
     /// The number of unconfirmed transactions, of this and of earlier writers: no member is known to have
-    /// them. 0 while the space is open.
+    /// them for good. 0 while the space is open.
     #[inline]
     pub fn unconfirmed(self) -> usize {
         self.rejoin.unheld(self.membership)

@@ -9,7 +9,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`journal`] | own transactions that are *unconfirmed*: no member is known to hold them |
+//! | [`journal`] | own transactions that are *unconfirmed*: no member is known to hold them for good |
 //! | [`earlier`] | the same of *earlier writers* of this owner, until it is certain what of each counts, over restarts |
 //! | `replica/rejoin.rs` | beginning again, and making the transactions again |
 //! | `sync/earlier.rs`, `sync/members.rs` | finding out from members which clock of an earlier writer counts |

@@ -373,12 +373,6 @@ impl Members<'_> {
         self.membership.is_sure_member(self.state, writer)
     }
 
-    /// Whether a writer is a member's incarnation whose place is not certain here.
-    #[inline]
-    pub(crate) fn is_unsure(self, writer: &WriterId) -> bool {
-        self.membership.is_unsure(self.state, writer)
-    }
-
     /// Whether this replica has seen everything up to an admission.
     #[inline]
     pub(crate) fn has_seen(self, intro: &Intro) -> bool {

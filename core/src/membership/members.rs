@@ -539,6 +539,11 @@ impl Membership {
         number.is_some_and(|number| self.table.writer_states[number as usize].is_unsure())
     }
 
+    /// Whether a member's incarnation is here whose place is not certain.
+    pub(crate) fn has_unsure_start(&self) -> bool {
+        self.start_states().any(|it| it.0.is_unsure())
+    }
+
     /// Whether members wait for a writer that is no member's incarnation.
     pub(crate) fn is_waited_for(&self, state: &State, writer: &WriterId) -> bool {
         let number = state.number_of(writer);

@@ -177,15 +177,13 @@ impl Rejoin {
     }
 
     /// Notes that a member has earlier writers' transactions up to `clock`. If the place of such a writer is
-    /// certain, it has them for good.
-    pub(crate) fn earlier_held(
-        &mut self,
-        state: &State,
-        members: &Membership,
-        clock: impl Fn(&WriterId) -> u64,
-    ) {
+    /// certain, and that of each start here, it has them for good.
+    pub(crate) fn earlier_held(&mut self, members: &Membership, clock: impl Fn(&WriterId) -> u64) {
+        if members.has_unsure_start() {
+            return;
+        }
         for earlier in self.earlier.get_mut().into_iter().flatten() {
-            if !earlier.unsure && !members.is_unsure(state, &earlier.writer) {
+            if !earlier.unsure {
                 earlier.journal.drop_upto(clock(&earlier.writer));
             }
         }

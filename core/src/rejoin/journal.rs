@@ -72,21 +72,29 @@ impl Rejoin {
         self.journal.told
     }
 
-    /// Notes that a member has this replica's transactions up to `clock` for good.
+    /// Notes that a member has this replica's transactions up to `clock`. The journal keeps them while the place of
+    /// some start here is not certain. If such a start began from too old a state, all that merged its records rejoin,
+    /// this replica and that member among them. What no other member had received is lost then, unless it is made again.
     pub(crate) fn confirm(&mut self, state: &State, members: &mut Membership, clock: u64) {
-        let own = state.clock_at(OWN);
-        self.journal.update(|it| it.drop_upto(clock.min(own)));
+        if !members.has_unsure_start() {
+            self.drop_journal(state, clock);
+        }
         if clock > 0 {
             members.note_confirmed();
         }
     }
 
+    fn drop_journal(&mut self, state: &State, clock: u64) {
+        let own = state.clock_at(OWN);
+        self.journal.update(|it| it.drop_upto(clock.min(own)));
+    }
+
     /// Drops the journal of a sole member, because no other replica can end its writer. After a forced change
     /// another replica may also be a sole member, and only one of them is right.
-    pub(crate) fn keep_no_journal_alone(&mut self, state: &State, members: &mut Membership) {
+    pub(crate) fn keep_no_journal_alone(&mut self, state: &State, members: &Membership) {
         let alone = |it: &Configuration| it.era == 0 && it.members.len() == 1;
         if members.is_member() && members.configuration().is_some_and(alone) {
-            self.confirm(state, members, state.clock());
+            self.drop_journal(state, state.clock());
         }
     }
 

@@ -292,19 +292,12 @@ impl SyncMachine {
             replica.membership.note_told(&replica.state, &writer, clock);
         }
         if replica.members().is_sure_member(&writer) {
-            // A start from too old a state makes members that merged its records rejoin, too: they do not
-            // count.
-            if !replica.members().is_unsure(&replica.writer()) {
-                let held = vector.get(&replica.writer());
-                replica
-                    .rejoin
-                    .confirm(&replica.state, &mut replica.membership, held);
-            }
+            let held = vector.get(&replica.writer());
             replica
                 .rejoin
-                .earlier_held(&replica.state, &replica.membership, |writer| {
-                    vector.get(writer)
-                });
+                .confirm(&replica.state, &mut replica.membership, held);
+            let held = |writer: &WriterId| vector.get(writer);
+            replica.rejoin.earlier_held(&replica.membership, held);
         } else if replica.members().is_member() {
             replica
                 .membership

@@ -591,7 +591,7 @@ impl SyncMachine {
             self.sweep_shares(now, replica);
             replica
                 .rejoin
-                .keep_no_journal_alone(&replica.state, &mut replica.membership);
+                .keep_no_journal_alone(&replica.state, &replica.membership);
             self.give_up_silent(now, replica);
         }
         // Guests do so, too: a page may have stored transactions that no member received.

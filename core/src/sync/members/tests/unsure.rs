@@ -1,5 +1,6 @@
 //! Records of a start whose place among the members is not certain yet.
 
+use super::returns::aside;
 use super::*;
 use crate::error::AdmissionError;
 use crate::replica::Push;
@@ -44,6 +45,31 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
                 .count(),
             unheld
         );
+    }
+}
+
+/// A member with records of such a start may have to rejoin, and so may its guests. What a guest sent to this member
+/// alone is lost then, unless the guest makes it again.
+#[test]
+fn what_a_guest_made_is_kept_until_the_place_of_each_start_is_certain() {
+    let [_, new, mut known] = second();
+    known.members_mut().acknowledge().unwrap();
+    for (from, unconfirmed) in [(new, 2), (known, 0)] {
+        let mut end = End::of(Replica::new(Space::default(), id(201)));
+        end.sync.config.owner = None;
+        end.replica.merge(&full(&from)).unwrap();
+        end.replica.add("key", 5).unwrap();
+        let vector = end.replica.vector();
+        end.replica.members_mut().accept_stable(&vector, &vector);
+        end.tend();
+        let earlier = aside(None, 0);
+        let held = VersionVector::from_sorted(Vec::from([(earlier.writer, earlier.last())]));
+        end.replica.rejoin.keep_earlier(earlier);
+        let link = end.link(1, id(100));
+        let End { replica, sync, .. } = &mut end;
+        assert!(replica.members().is_sure_member(&id(100)));
+        sync.note_peer_vector(replica, link, &vector.joined(&held));
+        assert_eq!(replica.consistency().unconfirmed(), unconfirmed);
     }
 }
 
