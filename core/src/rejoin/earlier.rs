@@ -160,12 +160,11 @@ impl Rejoin {
 
     /// How many own transactions, under this and earlier writers, are unconfirmed. 0 while the space is open.
     pub(crate) fn unheld(&self, members: &Membership) -> usize {
-        let earlier = self
-            .earlier
-            .iter()
-            .map(|it| it.journal.len().max(usize::from(it.last() > 0)));
+        // Those from before the space had members were never stored one by one, and count as one.
+        let unheld = |it: &Journal| it.len() + usize::from(it.open > 0);
+        let earlier = self.earlier.iter().map(|it| unheld(&it.journal));
         match members.configuration() {
-            Some(_) => self.journal.len() + earlier.sum::<usize>(),
+            Some(_) => unheld(&self.journal) + earlier.sum::<usize>(),
             None => 0,
         }
     }

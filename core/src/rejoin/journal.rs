@@ -74,7 +74,8 @@ impl Rejoin {
 
     /// Notes that a member has this replica's transactions up to `clock`. The journal keeps them while the place of
     /// some start here is not certain. If such a start began from too old a state, all that merged its records rejoin,
-    /// this replica and that member among them. What no other member had received is lost then, unless it is made again.
+    /// this replica and that member among them. A transaction that no other member had received is lost then, unless
+    /// it is made again.
     pub(crate) fn confirm(&mut self, state: &State, members: &mut Membership, clock: u64) {
         if !members.has_unsure_start() {
             self.drop_journal(state, clock);

@@ -48,6 +48,27 @@ fn what_a_start_made_is_kept_until_its_place_is_certain() {
     }
 }
 
+/// Such transactions are in no journal. A page that goes by this number would close before anybody has them.
+#[test]
+fn what_was_counted_before_there_were_members_is_unconfirmed() {
+    let mut end = End::of(Replica::new(Space::default(), id(201)));
+    end.sync.config.owner = None;
+    end.replica.add("key", 5).unwrap();
+    assert_eq!(end.replica.consistency().unconfirmed(), 0);
+    end.replica.merge(&full(&End::member().replica)).unwrap();
+    assert_eq!(end.replica.consistency().unconfirmed(), 1);
+    end.replica.add("key", 5).unwrap();
+    assert_eq!(end.replica.consistency().unconfirmed(), 2);
+    let vector = end.replica.vector();
+    let link = end.link(1, id(100));
+    let End { replica, sync, .. } = &mut end;
+    let other = vector.clone().only(&[id(100)]);
+    for (vector, unconfirmed) in [(other, 2), (vector, 0)] {
+        sync.note_peer_vector(replica, link, &vector);
+        assert_eq!(replica.consistency().unconfirmed(), unconfirmed);
+    }
+}
+
 /// A member with records of such a start may have to rejoin, and so may its guests. What a guest sent to this member
 /// alone is lost then, unless the guest makes it again.
 #[test]
