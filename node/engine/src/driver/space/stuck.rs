@@ -68,13 +68,13 @@ impl OpenSpace {
         kind: RightKind,
         away: &[Away],
         owners: &HashMap<WriterId, OwnerKey>,
+        writers: &BTreeSet<WriterId>,
     ) -> i128 {
         let quota = self.replica.quota();
-        let members = self.replica.members().list();
         let is_over = |writer: &WriterId| {
             let owner = owners.get(writer);
             let is_away = away.iter().any(|it| Some(&it.owner) == owner);
-            !is_away && members.iter().all(|it| it.writer.as_ref() != Some(writer))
+            !is_away && !writers.contains(writer)
         };
         let held = quota.holders_of(name).into_iter();
         let over = held.filter(|it| is_over(&it.writer)).map(|it| match kind {
@@ -83,6 +83,12 @@ impl OpenSpace {
         });
         let pending = quota.rights(name, kind).map_or(0, |it| it.pending);
         over.sum::<i128>() + pending
+    }
+
+    /// The present writers of members.
+    fn member_writers(&self) -> BTreeSet<WriterId> {
+        let members = self.replica.members().list().into_iter();
+        members.filter_map(|it| it.writer).collect()
     }
 
     fn owners(&self) -> HashMap<WriterId, OwnerKey> {
@@ -127,13 +133,14 @@ impl OpenSpace {
             return rows;
         }
         let (owners, quota) = (self.owners(), self.replica.quota());
+        let writers = self.member_writers();
         let mut looked_at = 0;
         quota.each_budget(&mut |name| {
             looked_at += 1;
             if looked_at > LOOKED_AT_MAX {
                 return;
             }
-            let awaited = self.awaited(name, RightKind::Rights, &away, &owners);
+            let awaited = self.awaited(name, RightKind::Rights, &away, &owners, &writers);
             for (row, it) in rows.iter_mut().zip(&away) {
                 if it.is_behind {
                     row.awaited += awaited;
@@ -175,13 +182,14 @@ impl OpenSpace {
             return Vec::new();
         }
         let (owners, quota) = (self.owners(), self.replica.quota());
+        let writers = self.member_writers();
         let awaited = match lack.kind {
             Some(RightKind::Rights) => {
-                let amount = self.awaited(&lack.name, RightKind::Rights, &away, &owners);
+                let amount = self.awaited(&lack.name, RightKind::Rights, &away, &owners, &writers);
                 Some(StuckShare::Rights(amount))
             }
             Some(RightKind::Room) => {
-                let amount = self.awaited(&lack.name, RightKind::Room, &away, &owners);
+                let amount = self.awaited(&lack.name, RightKind::Room, &away, &owners, &writers);
                 Some(StuckShare::Room(amount))
             }
             Some(RightKind::Period) | None => None,
