@@ -13,7 +13,8 @@
 //! 3. calls [`SyncMachine::poll`] until that returns `None`, and carries out each [`Output`];
 //! 4. calls `handle` with [`Input::Tick`] no later than needed after [`SyncMachine::next_deadline`].
 //!
-//! In a space with members it also calls [`SyncMachine::tend`] about once a second.
+//! In a space with members it also calls [`SyncMachine::tend`] about once a second. A program with many links says
+//! before a round which of them are [busy](SyncMachine::note_busy), so that no queue of frames grows behind a link.
 //!
 //! Step 2 before step 3 makes "persist before publish" hold, also for whole batches. A program may hand in
 //! any number of inputs, then store the replica once, and then take the outputs. [The guide](crate#the-loop)
@@ -30,7 +31,8 @@
 //!    digests of what they hold.
 //! 2. **Push** (`sync/push.rs`). Some milliseconds after a local change the machine pushes it, to each link
 //!    or by broadcast. A push that builds on something missing waits, within bounds, while the machine asks
-//!    its source.
+//!    its source. Pages get **rounds** in place of pushes (`sync/rounds.rs`, `sync/follow.rs`): all that changed,
+//!    of all writers, since what their link has carried.
 //! 3. **Digest** (`sync/digests.rs`, `sync/compares.rs`). At intervals each link carries the digest again.
 //!    Where digests differ, the machine that noticed it pulls.
 //! 4. **Pull** (`sync/pull.rs`, `sync/serve.rs`). The request carries the version vector (Parker et al.
@@ -48,6 +50,7 @@
 //! | `sync/wants.rs` | ask members for rights, and give them |
 //! | `sync/time.rs` | tell guests the members' time, by which they judge expiries |
 //! | `sync/scope.rs`, `sync/rights.rs`, `sync/own.rs`, `sync/shares.rs` | bound what a peer of limited rights may do |
+//! | `sync/session.rs` | the state of a link |
 //! | `sync/config.rs` | the machine's settings |
 
 #[cfg(feature = "members")]
@@ -55,6 +58,8 @@ mod compares;
 mod config;
 mod digests;
 mod earlier;
+#[cfg(feature = "guests")]
+mod follow;
 mod forks;
 mod hello;
 #[cfg(feature = "members")]
@@ -67,8 +72,11 @@ mod pull;
 mod push;
 #[cfg(feature = "members")]
 mod rights;
+#[cfg(feature = "members")]
+mod rounds;
 mod scope;
 mod serve;
+mod session;
 #[cfg(feature = "members")]
 mod shares;
 #[cfg(feature = "guests")]
@@ -93,18 +101,19 @@ pub use wants::{RequestId, RightsProgress};
 
 use crate::error::{DecodeError, Error, LinkError, Rule, detail};
 use crate::hash::SplitMix64;
+#[cfg(feature = "members")]
 use crate::message::records::Owner;
-use crate::optional::{Empty, GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
+use crate::optional::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::rejoin::Returned;
 use crate::replica::{Mark, Replica};
 use crate::state::keys::KeyId;
 use crate::wire::{Body, Delta, Digests, Frame, Pull, Why};
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use digests::NOTES_DUE;
 use scope::ScopeChecks;
+use session::{PeerHello, Session};
 
 /// Capacity of the list of changed counters that is kept between polls. It exceeds a push.
 const CHANGED_KEPT: usize = 1 << 12;
@@ -227,89 +236,6 @@ pub enum Output {
     },
 }
 
-#[derive(Clone)]
-struct Session {
-    link: Link,
-    broadcast: bool,
-    /// Set by the peer's hello.
-    hello: Option<PeerHello>,
-    next_digest: Millis,
-    traffic: MemberPart<Traffic>,
-    /// Whether its last delta was rejected. Until its next digest, the machine does not pull from it.
-    rests: bool,
-    /// Whether this replica once had all that the peer had.
-    level: bool,
-    /// Whether its hello named a writer that has been forgotten here. Nothing from this writer counts since.
-    forgotten: bool,
-    /// Whether it was asked for its record of forgotten writers.
-    asked_memory: bool,
-    /// The own clock up to which other peers may already have received this replica's transactions.
-    published: u64,
-    /// Forked writers of which the next pull requests everything.
-    whole: MemberPart<Vec<WriterId>>,
-    /// Whether the next pull requests everything of some writer.
-    all: bool,
-    heal: MemberPart<forks::Heal>,
-    /// The owner whose key the link has authenticated, if the driver has told it.
-    owner: MemberPart<Option<Owner>>,
-    /// Its scope, if it has fewer rights than a member.
-    scope: MemberPart<Option<scope::Scope>>,
-    /// The writers that it has proved to be its owner's, the latest last.
-    proved: MemberPart<Vec<WriterId>>,
-    /// How many more it may prove.
-    #[cfg(feature = "members")]
-    proofs: rights::Proofs,
-    /// Whether the digest was sent to it that a start of a member needs while guests delay this member's
-    /// acknowledgement.
-    delayed: MemberPart<bool>,
-    /// The own writers whose proof it has accepted.
-    taken: GuestPart<Vec<WriterId>>,
-    compared: GuestPart<own::Compared>,
-}
-
-/// The traffic of a link, for its [status](LinkStatus).
-#[derive(Clone)]
-struct Traffic {
-    last_heard: Option<Millis>,
-    bytes_in: u64,
-    bytes_out: u64,
-}
-
-impl Empty for Traffic {
-    const EMPTY: Traffic = Traffic {
-        last_heard: None,
-        bytes_in: 0,
-        bytes_out: 0,
-    };
-    const NOTHING: &'static Traffic = &Traffic::EMPTY;
-}
-
-#[derive(Clone)]
-struct PeerHello {
-    session: u64,
-    agent: MemberPart<Option<String>>,
-    writer: WriterId,
-    /// The clock of this writer in the message.
-    clock: GuestPart<u64>,
-    /// The records that it accepts from this replica, as its capabilities.
-    takes: GuestPart<u64>,
-    /// Whether it stores the record of forgotten writers.
-    remembers: bool,
-    /// Whether it lacked some of this record and has not received it yet.
-    lacks: bool,
-    /// Whether it answers questions about what it has stored durably.
-    #[cfg(feature = "members")]
-    answers: bool,
-    /// The kinds of rights that it gives on request, as capabilities.
-    #[cfg(feature = "budgets")]
-    gives: u64,
-    /// Whether it runs on a copy of a member's data, and stands aside.
-    copy: MemberPart<bool>,
-    /// When it may next be told this member's time. `None` if it does not take that.
-    #[cfg(feature = "members")]
-    time_due: Option<Millis>,
-}
-
 /// Keeps one replica in step with its peers: see the [module](self)'s contract.
 #[derive(Clone)]
 pub struct SyncMachine {
@@ -326,6 +252,8 @@ pub struct SyncMachine {
     polled: Vec<Output>,
     pulls: pull::Pulls,
     pushes: push::Pushes,
+    #[cfg(feature = "members")]
+    rounds: rounds::Rounds,
     serving: Vec<serve::Transfer>,
     /// When to announce what was pulled, and the link that it came from.
     announce: Option<(Millis, Option<Link>)>,
@@ -364,6 +292,8 @@ impl SyncMachine {
             polled: Vec::new(),
             pulls: pull::Pulls::default(),
             pushes: push::Pushes::new(Mark::default()),
+            #[cfg(feature = "members")]
+            rounds: rounds::Rounds::default(),
             serving: Vec::new(),
             announce: None,
             digest_due: Millis::MAX,
@@ -429,6 +359,8 @@ impl SyncMachine {
         if open && replica.members().configuration().is_some() {
             // Earlier pushes were made as in an open space, and members rejected them.
             self.pushes.restart();
+            #[cfg(feature = "members")]
+            self.end_rounds(now);
             self.local_change(now);
         }
         self.note_starts(replica); // so that a store has new starts and what they show in one record
@@ -462,6 +394,8 @@ impl SyncMachine {
             self.announce.map(|(at, _)| at),
             self.return_due(),
             self.pushes.due(),
+            #[cfg(feature = "members")]
+            self.rounds.due(),
             self.pulls
                 .deadline(Millis::from(self.config.pull_timeout_ms)),
             #[cfg(feature = "members")]
@@ -592,6 +526,19 @@ impl SyncMachine {
                 self.time_came(now, link, unix_ms);
                 Ok(())
             }
+            #[cfg(feature = "guests")]
+            Body::Round(round) => self.round_came(now, replica, link, &round),
+            #[cfg(feature = "guests")]
+            Body::Position(position) => {
+                self.position_came(now, replica, link, &position);
+                Ok(())
+            }
+            #[cfg(feature = "guests")]
+            Body::Followed(_followed) => {
+                #[cfg(feature = "members")]
+                self.followed_came(replica, link, _followed);
+                Ok(())
+            }
             Body::Delta(delta) => self.delta(now, replica, link, delta, bytes.len()),
             Body::Push(message) => self.pushed(now, replica, Some(link), false, message, bytes),
         }
@@ -624,6 +571,8 @@ impl SyncMachine {
 
     fn tick(&mut self, now: Millis, replica: &mut Replica) {
         self.push_changes(now, replica);
+        #[cfg(feature = "members")]
+        self.send_rounds(now, replica);
         self.ask_for_lacking(now, replica);
         #[cfg(feature = "members")]
         self.compare_all(now, replica);

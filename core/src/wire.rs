@@ -9,6 +9,7 @@
 //! | `frame` | frames, and the hello |
 //! | `message`, `side`, `record`, `keyed` | a message: shards in columns, slots' records, membership records, keys |
 //! | `earlier`, `adds` | records of a store: unconfirmed transactions; plain adds |
+//! | `round` | changes between positions of their sender |
 //! | `ask`, `want`, `audit` | questions of consistency levels, requests for rights, audits |
 //! | `token` | a session's dependencies, as text |
 //!
@@ -37,6 +38,8 @@ mod frame;
 mod keyed;
 mod message;
 mod record;
+#[cfg(feature = "guests")]
+mod round;
 mod side;
 #[cfg(feature = "tokens")]
 mod token;
@@ -54,12 +57,14 @@ pub(crate) use frame::encode;
 #[cfg(feature = "members")]
 pub use frame::push_changes_writer;
 pub use frame::{
-    ANSWERS, Body, COPY, DEALS, Delta, Digests, Frame, GIVES, Hello, LACKS_MEMORY, LENDS, Last,
-    Pull, REMEMBERS, TAKES_NOTHING, TAKES_OWN, TAKES_TIME, Why, frame_space,
+    ANSWERS, Body, COPY, DEALS, Delta, Digests, FOLLOWS, Frame, GIVES, Hello, LACKS_MEMORY, LENDS,
+    Last, Pull, REMEMBERS, TAKES_NOTHING, TAKES_OWN, TAKES_TIME, Why, frame_space,
 };
 #[cfg(feature = "members")]
 pub(crate) use keyed::{decode_adds, encode_adds, room_for_keyed};
 
+#[cfg(feature = "guests")]
+pub use round::{Followed, Position, Round};
 #[cfg(feature = "tokens")]
 pub use token::Token;
 #[cfg(feature = "budgets")]

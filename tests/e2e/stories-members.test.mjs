@@ -12,7 +12,7 @@ import { site } from './site.mjs';
 import { until } from './until.mjs';
 
 /** What the members' module may weigh after brotli. Only who opens one of these stories loads it. */
-const MODULE_BYTES_MAX = 233_000;
+const MODULE_BYTES_MAX = 238_000;
 const MODULE = /\/assets\/members-[^/]*\.wasm$/;
 
 let host;

@@ -192,7 +192,7 @@ impl Scenario for Open {
         let frame = Frame::decode(bytes).map_err(|error| format!("{from} sent: {error}"))?;
         match &frame.body {
             Body::Delta(delta) if !delta.last => mesh.own.metrics.chunks += 1,
-            Body::Digest(_) => {}
+            Body::Digest(_) | Body::Position(_) => {}
             body if mesh.own.idle => return Err(format!("{from} is idle and sent {body:?}")),
             _ => {}
         }

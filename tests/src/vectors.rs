@@ -5,6 +5,7 @@ mod audits;
 mod budgets;
 mod keyed;
 mod refused;
+mod rounds;
 mod tokens;
 
 pub use audits::{answers, questions};
@@ -310,7 +311,7 @@ pub fn frames() -> Vec<Vector> {
         message,
     };
     let vector_of_two = two().vector();
-    vec![
+    let frames = vec![
         vector(
             "writer",
             "The sender writes under this writer from now on.",
@@ -530,7 +531,8 @@ pub fn frames() -> Vec<Vector> {
             "Writer 11.. made 3 transactions, merged clock 1 of 22.. and pushed; then it merged clock 1 of 33.. and adds 4 to `a`. lo is (11.., 3), (22.., 1) and (33.., 1): whoever has the third transaction need not have what was merged after it.",
             push(),
         ),
-    ]
+    ];
+    [frames, rounds::rounds()].concat()
 }
 
 /// A Delta frame, with the membership record of a forgotten writer.
@@ -673,6 +675,7 @@ pub fn refusals() -> Vec<Vector> {
     all.extend(refused::questions());
     all.extend(refused::wants());
     all.extend(refused::draws());
+    all.extend(rounds::refused_rounds());
     all.extend(refused::keyed_operations());
     all.extend(refused::flags());
     all.extend(refused::withdrawn());

@@ -40,7 +40,7 @@ pub enum Rule {
     Signed,
     /// A hello that offers version 1 is written in version 1.
     VersionByte,
-    /// A frame's type is 1 to 13.
+    /// A frame's type is 1 to 19.
     FrameType,
     /// A flag is of few values.
     Flag,
@@ -62,6 +62,8 @@ pub enum Rule {
     Limits,
     /// A period's name has its end, when its limit began, and a key.
     Period,
+    /// A round leads to a later position.
+    Positions,
 }
 
 impl fmt::Display for Rule {
@@ -84,7 +86,7 @@ impl fmt::Display for Rule {
             Rule::ShardClock => "a shard's clock is after its writer's lo and not after its hi",
             Rule::Signed => "totals are signed if one of them is negative",
             Rule::VersionByte => "a hello that offers version 1 is written in version 1",
-            Rule::FrameType => "a frame's type is 1 to 13",
+            Rule::FrameType => "a frame's type is 1 to 19",
             Rule::Flag => "a flag is of few values",
             Rule::ChunkCovered => "the last chunk's table covers all chunks",
             Rule::OnlyPushes => "only pushes are broadcast",
@@ -99,6 +101,7 @@ impl fmt::Display for Rule {
             Rule::OpenBudget => "a space without members has no keys that begin with U+0000",
             Rule::Limits => "limits of a configuration ascend by name, and are in range",
             Rule::Period => "a period's name has its end, its limit's birth, and a key",
+            Rule::Positions => "a round leads to a later position",
         })
     }
 }

@@ -516,6 +516,30 @@ impl Membership {
         }
     }
 
+    /// The GC horizon, as far as it names members' writers.
+    #[cfg(feature = "members")]
+    pub(crate) fn horizon_vector(&self, state: &State) -> VersionVector {
+        let clocks = self.starts().map(|it| (state.id(it), self.horizon(it)));
+        let mut clocks: Vec<(WriterId, u64)> = clocks.filter(|it| it.1 > 0).collect();
+        clocks.sort_unstable();
+        VersionVector::from_sorted(clocks)
+    }
+
+    /// Accepts a member's GC horizon, if this replica has everything that the member had at its last collection.
+    #[cfg(feature = "guests")]
+    pub(crate) fn accept_horizon(&mut self, state: &State, horizon: &VersionVector) {
+        let Some(table) = self.table.get_mut() else {
+            return;
+        };
+        table.stable.resize(state.ids().len(), 0);
+        for (writer, clock) in horizon.iter() {
+            if let Some(number) = state.number_of(&writer) {
+                let stable = &mut table.stable[number as usize];
+                *stable = clock.max(*stable);
+            }
+        }
+    }
+
     /// Whether this replica, which no member has judged yet, began too early. At its first transaction it had
     /// not seen the GC horizon of a complete message's sender.
     pub(crate) fn began_before(&self, state: &State, message: &Message) -> bool {

@@ -30,6 +30,8 @@ impl SyncMachine {
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
             let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
+            #[cfg(feature = "members")]
+            let news = news && !peer.sent.is_in_rounds();
             let due = peer.next_digest <= until;
             if peer.hello.is_some() && (news || due) {
                 links.push(peer.link);
@@ -53,6 +55,11 @@ impl SyncMachine {
                 self.prove(replica, *link);
                 #[cfg(feature = "members")]
                 self.tell_time(now, replica, *link);
+                #[cfg(feature = "members")]
+                if self.is_in_rounds(*link) {
+                    self.send_position(replica, *link, digests);
+                    continue;
+                }
                 self.send(replica, *link, Body::Digest(digests));
             }
         }

@@ -66,6 +66,10 @@ impl SyncMachine {
             return self.want(now, replica, link);
         }
         self.is_level(link);
+        #[cfg(feature = "members")]
+        if !self.is_in_rounds(link) {
+            self.joins_rounds(replica, link, 0);
+        }
         if replica.keyed().has_gaps() && self.pulls_keys(replica, link) {
             self.want(now, replica, link);
         }

@@ -9,12 +9,12 @@ use crate::optional::Empty;
 use crate::optional::{GUESTS, GuestPart, MEMBERS, MemberPart, Optional};
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
-#[cfg(feature = "guests")]
-use crate::wire::TAKES_TIME;
 use crate::wire::{
     ANSWERS, Body, COPY, DEALS, Digests, GIVES, Hello, LACKS_MEMORY, LENDS, REMEMBERS,
     TAKES_NOTHING, TAKES_OWN, VERSION,
 };
+#[cfg(feature = "guests")]
+use crate::wire::{FOLLOWS, TAKES_TIME};
 use crate::writer_id::WriterId;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -158,6 +158,10 @@ impl SyncMachine {
             delayed: MemberPart::default(),
             taken: GuestPart::default(),
             compared: GuestPart::default(),
+            #[cfg(feature = "guests")]
+            following: GuestPart::default(),
+            #[cfg(feature = "members")]
+            sent: super::rounds::Sent::default(),
         };
         let takes = SyncMachine::capabilities_of(scope.as_ref());
         peer.scope.set(scope);
@@ -185,7 +189,8 @@ impl SyncMachine {
                 _ => 0,
             } | takes
                 | if replica.stands_aside() { COPY } else { 0 }
-                | self.takes_time(),
+                | self.takes_time()
+                | if GUESTS { FOLLOWS } else { 0 },
             session: self.session,
             agent: agent.into(),
             nonce,
@@ -225,6 +230,8 @@ impl SyncMachine {
                 #[cfg(feature = "budgets")]
                 gives: if trusted { hello.capabilities } else { 0 } & (GIVES | DEALS | LENDS),
                 copy: MemberPart::default(),
+                #[cfg(feature = "members")]
+                follows: hello.capabilities & FOLLOWS > 0,
                 #[cfg(feature = "members")]
                 time_due: (hello.capabilities & TAKES_TIME > 0).then_some(now),
             };

@@ -555,6 +555,8 @@ impl SyncMachine {
     /// Handles the change to another writer id and another state.
     pub(super) fn writer_changed(&mut self, now: Millis, replica: &Replica) {
         self.pushes.restart();
+        #[cfg(feature = "members")]
+        self.end_rounds(now);
         for at in 0..self.peers.len() {
             let peer = &mut self.peers[at];
             peer.published = 0;
@@ -630,11 +632,18 @@ impl SyncMachine {
             }
             collected = replica.members_mut().decide_expiries(stored)?;
             self.push_before_collection(now, replica);
+            #[cfg(feature = "members")]
+            self.close_rounds(now, replica);
             if self.open_sessions().next().is_some() {
                 // A peer may hold this replica's transactions up to here.
                 replica.rejoin.separate_adds();
             }
-            collected |= replica.members_mut().collect(stored);
+            let dropped = replica.members_mut().collect(stored);
+            #[cfg(feature = "members")]
+            if dropped {
+                self.note_collected(replica);
+            }
+            collected |= dropped;
         }
         self.reply_to_leaving(replica);
         self.ask_for_memory(now, replica);

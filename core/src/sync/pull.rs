@@ -10,7 +10,7 @@ use crate::bounds::STAGE_BYTES_MAX;
 use crate::error::{DecodeError, Error, ErrorKind, Limited, detail};
 use crate::message::Message;
 use crate::optional::{GUESTS, MEMBERS, MemberPart, Optional};
-use crate::replica::Replica;
+use crate::replica::{Merged, Replica};
 use crate::state::vector::VersionVector;
 use crate::wire::Encode;
 use crate::writer_id::WriterId;
@@ -457,6 +457,8 @@ impl SyncMachine {
         }
         let staged = core::mem::take(&mut open.staged);
         let whole = core::mem::take(&mut open.whole);
+        #[cfg(feature = "guests")]
+        let id = open.id;
         let complete = delta
             .message
             .delta
@@ -471,11 +473,17 @@ impl SyncMachine {
         self.pulls.open = None;
         if complete && self.wants_all(link) {
             self.begin_again(now, replica, link, (&staged, &delta.message));
+            #[cfg(feature = "guests")]
+            self.merged_pull(link, id);
             return Ok(());
         }
         let result = self.commit(now, replica, link, staged, &delta.message);
-        if let Ok(shards) = result {
-            self.healed(now, replica, link, &whole, shards);
+        if let Ok(merged) = result {
+            self.healed(now, replica, link, &whole, merged.unwrap_or(0));
+            #[cfg(feature = "guests")]
+            if merged.is_some() {
+                self.merged_pull(link, id);
+            }
         }
         // Pulls writers that were found forked meanwhile. The own writer follows once this replica has
         // another one.
@@ -488,7 +496,7 @@ impl SyncMachine {
         result.map(|_| ())
     }
 
-    /// Merges a whole transfer at once. Returns how many shards were installed.
+    /// Merges a whole transfer at once. Returns how many shards were installed, or `None` if it was not merged.
     fn commit(
         &mut self,
         now: Millis,
@@ -496,9 +504,29 @@ impl SyncMachine {
         link: Link,
         staged: Vec<Vec<u8>>,
         last: &Message,
-    ) -> Result<usize, Error> {
-        let live = self.writer_of(link);
+    ) -> Result<Option<usize>, Error> {
         let new = self.take_staged(link);
+        let Some(merged) = self.merge_from(now, replica, link, (&staged, last), &new)? else {
+            return Ok(None);
+        };
+        self.is_level(link);
+        if !merged.new {
+            self.brought_nothing(link);
+        }
+        Ok(Some(merged.shards))
+    }
+
+    /// Merges a message from a peer, after the encoded chunks before it. `new` are the writers that it brings.
+    /// Returns `None` if it was not merged.
+    pub(super) fn merge_from(
+        &mut self,
+        now: Millis,
+        replica: &mut Replica,
+        link: Link,
+        (staged, last): (&[Vec<u8>], &Message),
+        new: &[WriterId],
+    ) -> Result<Option<Merged>, Error> {
+        let live = self.writer_of(link);
         #[cfg(feature = "members")]
         let raised = {
             self.attribute(replica, None);
@@ -506,7 +534,7 @@ impl SyncMachine {
         };
         let changes = &mut self.changed;
         let mut changed = |key_id| changes.push(key_id);
-        let merged = match replica.merge_staged(&staged, last, live, &mut changed) {
+        let merged = match replica.merge_staged(staged, last, live, &mut changed) {
             Ok(merged) => merged,
             Err(error) => {
                 let kind = error.kind();
@@ -519,27 +547,29 @@ impl SyncMachine {
                     // The peer would send the same again at once.
                     peer.rests = rests;
                 }
-                return Ok(0);
+                return Ok(None);
             }
         };
-        self.count_writers(replica, Some(link), &new);
+        self.count_writers(replica, Some(link), new);
         #[cfg(feature = "members")]
         {
             self.attribute(replica, Some(link));
             self.note_raised(replica, Some(link), &raised);
         }
-        self.is_level(link);
         self.withdraw(now, replica);
-        let shards = merged.shards;
+        #[cfg(feature = "guests")]
+        if merged.replaced {
+            self.stop_following();
+        }
         if merged.new {
-            let link = Some(link);
+            #[cfg(feature = "members")]
+            self.round_soon(now);
+            let (link, shards) = (Some(link), merged.shards);
             self.outputs.push(Output::Merged { link, shards });
             self.announce_soon(now, link);
             self.retry_waiting(now, replica);
-        } else {
-            self.brought_nothing(link);
         }
-        Ok(shards)
+        Ok(Some(merged))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::members::origin;
 use super::scope::WriterShares;
-use super::{Link, Millis, Output, PeerHello, SyncMachine};
+use super::{Link, Millis, Output, PeerHello, Session, SyncMachine};
 use crate::bounds::{FRAME_BYTES_MAX, PUSH_BYTES_MAX, WAITING_BYTES_MAX, WAITING_PUSHES_MAX};
 use crate::error::{Error, ErrorKind};
 use crate::message::Message;
@@ -114,6 +114,8 @@ impl Pushes {
 
 impl SyncMachine {
     pub(super) fn local_change(&mut self, now: Millis) {
+        #[cfg(feature = "members")]
+        self.round_soon(now);
         if self.pushes.due.is_none() {
             self.pushes.due = Some(now + self.push_delay());
         }
@@ -125,7 +127,10 @@ impl SyncMachine {
         if !MEMBERS {
             return delay;
         }
-        let links = self.open_sessions().filter(|peer| !peer.broadcast).count();
+        let links = self
+            .open_sessions()
+            .filter(|peer| self.is_pushed_to(peer))
+            .count();
         let for_links = links as Millis / LINKS_FOR_EACH_MS;
         delay.max(for_links.min(self.pushes.room))
     }
@@ -175,9 +180,21 @@ impl SyncMachine {
         }
     }
 
+    /// Whether a push takes a frame on the peer's link.
+    fn is_pushed_to(&self, peer: &Session) -> bool {
+        #[cfg(feature = "members")]
+        if self.follows(peer.link) {
+            return false;
+        }
+        !peer.broadcast
+    }
+
     /// Whether a push of this size may be sent on all links. Each link takes a copy.
     fn has_room_for(&self, bytes: usize) -> bool {
-        let links = self.open_sessions().filter(|peer| !peer.broadcast).count();
+        let links = self
+            .open_sessions()
+            .filter(|peer| self.is_pushed_to(peer))
+            .count();
         let most = (COPIES_BYTES_MAX / links.max(1)).max(PUSH_BYTES_MAX);
         bytes <= most.min(FRAME_BYTES_MAX)
     }
@@ -197,6 +214,10 @@ impl SyncMachine {
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
             if peer.hello.is_none() || Some(peer.link) == from {
+                continue;
+            }
+            #[cfg(feature = "members")]
+            if self.follows(peer.link) {
                 continue;
             }
             if !self.hands_over(peer.link, message) {
@@ -323,6 +344,8 @@ impl SyncMachine {
                 }
                 let shards = merged.shards;
                 self.outputs.push(Output::Merged { link: from, shards });
+                #[cfg(feature = "members")]
+                self.round_soon(now);
                 match !MEMBERS || self.has_room_for(bytes.len()) {
                     true => self.pass_on(replica, from, broadcast, message, bytes),
                     false => self.announce_soon(now, from),

@@ -153,7 +153,9 @@ impl ScopeChecks for SyncMachine {
                 return Err(ScopeError::NotYours { writer }.into());
             }
             // Its statements about what others have stored are ignored.
-            Body::Contents { .. } | Body::Answer(_) => return Ok(false),
+            Body::Contents { .. } | Body::Answer(_) | Body::Round(_) | Body::Position(_) => {
+                return Ok(false);
+            }
             _ => {}
         }
         Ok(true)

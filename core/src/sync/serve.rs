@@ -29,6 +29,9 @@ pub(super) struct Transfer {
     next: Option<Scan>,
     /// Whether further requests get no reply.
     ended: bool,
+    /// Whether the peer was told at which position it is with the last chunk.
+    #[cfg(feature = "members")]
+    told: bool,
 }
 
 impl Transfer {
@@ -109,6 +112,8 @@ impl SyncMachine {
                 at: scan,
                 next: None,
                 ended: false,
+                #[cfg(feature = "members")]
+                told: false,
             };
             self.send_chunk(replica, link, &mut transfer);
             self.serving.push(transfer);
@@ -133,7 +138,7 @@ impl SyncMachine {
     pub(super) fn asks_on(
         &mut self,
         now: Millis,
-        replica: &Replica,
+        replica: &mut Replica,
         link: Link,
         (id, chunk): (u32, u32),
     ) {
@@ -143,7 +148,7 @@ impl SyncMachine {
         self.serve_more(replica, link, id, chunk);
     }
 
-    fn serve_more(&mut self, replica: &Replica, link: Link, id: u32, chunk: u32) {
+    fn serve_more(&mut self, replica: &mut Replica, link: Link, id: u32, chunk: u32) {
         let known = |t: &Transfer| t.link == link && t.id == id && !t.is_over(replica);
         let asked = |t: &Transfer| {
             chunk == t.chunk || t.next.is_some() && chunk.checked_sub(1) == Some(t.chunk)
@@ -180,7 +185,7 @@ impl SyncMachine {
     }
 
     /// Sends the present chunk of a transfer, and finds where the next one begins.
-    fn send_chunk(&mut self, replica: &Replica, link: Link, transfer: &mut Transfer) {
+    fn send_chunk(&mut self, replica: &mut Replica, link: Link, transfer: &mut Transfer) {
         let number = transfer.at.number().min(CHUNK_DOUBLINGS_MAX);
         let mut budget = CHUNK_BYTES_TARGET << number;
         let mut returns = RETURNS_SENT_MAX;
@@ -211,7 +216,13 @@ impl SyncMachine {
                 peer.lacks &= is_whole;
             }
             transfer.next = next;
-            return self.send_bytes(link, bytes);
+            self.send_bytes(link, bytes);
+            // A last chunk that is sent again may have more. The peer may have merged the first one.
+            #[cfg(feature = "members")]
+            if transfer.next.is_none() && !core::mem::replace(&mut transfer.told, true) {
+                self.joins_rounds(replica, link, transfer.id);
+            }
+            return;
         }
     }
 }

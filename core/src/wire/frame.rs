@@ -9,6 +9,11 @@ use super::message::find_told_writer;
 use super::message::{
     has_memory, put_memory, put_message, put_vector, read_memory, read_told, read_vector,
 };
+#[cfg(feature = "guests")]
+use super::round::{
+    Followed, Position, Round, put_followed, put_position, put_round, read_followed, read_position,
+    read_round,
+};
 #[cfg(feature = "budgets")]
 use super::want::{Draw, Want, put_draw, put_want, read_draw, read_want};
 use crate::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, PROOF_BYTES_MAX, SPACE_BYTES_MAX};
@@ -45,6 +50,12 @@ const WANT: u8 = 14;
 const DRAW: u8 = 15;
 #[cfg(feature = "guests")]
 const TIME: u8 = 16;
+#[cfg(feature = "guests")]
+const ROUND: u8 = 17;
+#[cfg(feature = "guests")]
+const POSITION: u8 = 18;
+#[cfg(feature = "guests")]
+const FOLLOWED: u8 = 19;
 
 /// The capability to store the memory of forgotten writers: whole states contain it.
 pub const REMEMBERS: u64 = 1;
@@ -69,6 +80,9 @@ pub const COPY: u64 = 512;
 /// The sender is a guest that judges expiries by the time of its members, and wants to be told it.
 pub const TAKES_TIME: u64 = 1024;
 
+/// The capability to follow [`Round`]s.
+pub const FOLLOWS: u64 = 2048;
+
 /// The identity of a peer and its versions: the first frame in each direction.
 ///
 /// Its first two bytes mean the same in all versions. So any two programs can find out that they do not
@@ -80,8 +94,8 @@ pub struct Hello {
     /// The highest version of the protocol that the sender implements.
     pub version_max: u8,
     /// Optional features, one bit each: [`REMEMBERS`], [`LACKS_MEMORY`], [`ANSWERS`], [`TAKES_OWN`],
-    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`], [`COPY`], [`TAKES_TIME`]. A receiver ignores unknown
-    /// bits.
+    /// [`TAKES_NOTHING`], [`GIVES`], [`DEALS`], [`LENDS`], [`COPY`], [`TAKES_TIME`], [`FOLLOWS`]. A receiver
+    /// ignores unknown bits.
     pub capabilities: u64,
     /// A random number of this process. It identifies the peer after a reconnect.
     pub session: u64,
@@ -219,6 +233,15 @@ pub enum Body {
     /// 1970.
     #[cfg(feature = "guests")]
     Time(u64),
+    /// The changes between two positions of the sender.
+    #[cfg(feature = "guests")]
+    Round(Round),
+    /// Where the sender of rounds is.
+    #[cfg(feature = "guests")]
+    Position(Position),
+    /// In a space with members: how far the sender, a guest, has followed the receiver's rounds.
+    #[cfg(feature = "guests")]
+    Followed(Followed),
 }
 
 /// The part of a writer's transactions that counts, after the writer is over.
@@ -326,6 +349,12 @@ impl Frame {
                 DRAW => Body::Draw(read_draw(reader)?),
                 #[cfg(feature = "guests")]
                 TIME => Body::Time(reader.varint()),
+                #[cfg(feature = "guests")]
+                ROUND => Body::Round(read_round(reader)?),
+                #[cfg(feature = "guests")]
+                POSITION => Body::Position(read_position(reader)?),
+                #[cfg(feature = "guests")]
+                FOLLOWED => Body::Followed(read_followed(reader)),
                 OWN if GUESTS => Body::Own {
                     writer: read_writer(reader),
                     nonce: reader.array(),
@@ -384,6 +413,12 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Draw(_) => DRAW,
         #[cfg(feature = "guests")]
         Body::Time(_) => TIME,
+        #[cfg(feature = "guests")]
+        Body::Round(_) => ROUND,
+        #[cfg(feature = "guests")]
+        Body::Position(_) => POSITION,
+        #[cfg(feature = "guests")]
+        Body::Followed(_) => FOLLOWED,
         Body::Own { .. } => OWN,
     };
     let [first, second] = MAGIC;
@@ -455,6 +490,12 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         Body::Draw(draw) => put_draw(&mut out, draw),
         #[cfg(feature = "guests")]
         Body::Time(unix_ms) => put_varint(&mut out, *unix_ms),
+        #[cfg(feature = "guests")]
+        Body::Round(round) => put_round(&mut out, round),
+        #[cfg(feature = "guests")]
+        Body::Position(position) => put_position(&mut out, position),
+        #[cfg(feature = "guests")]
+        Body::Followed(followed) => put_followed(&mut out, followed),
         Body::Contents { .. } if !MEMBERS => {}
         Body::Contents {
             why,
@@ -541,12 +582,12 @@ fn read_writer(reader: &mut Reader<'_>) -> WriterId {
     WriterId::from_bytes(reader.array())
 }
 
-fn put_digests(out: &mut Vec<u8>, digests: &Digests) {
+pub(super) fn put_digests(out: &mut Vec<u8>, digests: &Digests) {
     put(out, &digests.vector);
     put(out, &digests.contents.to_le_bytes());
 }
 
-fn read_digests(reader: &mut Reader<'_>) -> Digests {
+pub(super) fn read_digests(reader: &mut Reader<'_>) -> Digests {
     Digests {
         vector: reader.array(),
         contents: read_u64(reader),

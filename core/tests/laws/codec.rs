@@ -3,7 +3,9 @@
 use crate::limits::put;
 use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
-use tallymesh_core::wire::{Body, Delta, Digests, Frame, Hello, Intro, Last, Pull, VERSION, Why};
+use tallymesh_core::wire::{
+    Body, Delta, Digests, Followed, Frame, Hello, Intro, Last, Position, Pull, Round, VERSION, Why,
+};
 use tallymesh_core::{
     DecodeError, Encode, Error, LinkError, Mark, Message, Op, Replica, WriterId, frame_space,
     push_changes_writer,
@@ -94,7 +96,7 @@ fn any_writer(random: &mut Random) -> WriterId {
 }
 
 fn frame(random: &mut Random) -> Frame {
-    let body = match random.below(11) {
+    let body = match random.below(14) {
         0 => Body::Hello(Hello {
             version_min: random.below(2) as u8,
             version_max: VERSION + random.below(3) as u8,
@@ -150,6 +152,24 @@ fn frame(random: &mut Random) -> Frame {
             },
         },
         9 => Body::Time(random.next() >> random.below(64)),
+        10 => {
+            let from = random.next() >> 1 >> random.below(63);
+            Body::Round(Round {
+                from,
+                to: from + 1 + (random.next() >> 1 >> random.below(63)),
+                message: message(random),
+            })
+        }
+        11 => Body::Position(Position {
+            at: random.next() >> random.below(64),
+            pull: number(random),
+            digests: digests(random),
+            stable: world(random, 3).0[0].vector(),
+        }),
+        12 => Body::Followed(Followed {
+            at: random.next() >> random.below(64),
+            clock: random.next() >> random.below(64),
+        }),
         _ => Body::Push(message(random)),
     };
     let space = space();

@@ -2,7 +2,7 @@
 //! what it counted is counted once in a space that has members by then.
 
 use crate::support::{Random, cases, full, joined, keys, observer, replica, space, writer};
-use tallymesh_core::wire::{Body, Frame};
+use tallymesh_core::wire::{Body, FOLLOWS, Frame};
 use tallymesh_core::{
     Encode, Error, Input, Link, Mark, MemberError, MergeError, Message, Millis, Missing, Op,
     Output, Replica, SyncConfig, SyncMachine, VersionVector, WriterId,
@@ -215,12 +215,17 @@ impl Peer {
         self.sync.handle(now, &mut self.replica, input);
     }
 
+    /// The hello of a peer that follows no rounds, so that it gets pushes.
     fn hello(mut self) -> Vec<u8> {
         self.connect();
-        match self.sync.poll() {
-            Some(Output::Send { bytes, .. }) => bytes,
-            other => panic!("{other:?}"),
+        let Some(Output::Send { bytes, .. }) = self.sync.poll() else {
+            panic!("a hello is sent first");
+        };
+        let mut frame = Frame::decode(&bytes).unwrap();
+        if let Body::Hello(hello) = &mut frame.body {
+            hello.capabilities &= !FOLLOWS;
         }
+        frame.encode()
     }
 
     /// What is pushed after a local change.

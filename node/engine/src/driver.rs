@@ -583,7 +583,12 @@ impl Driver {
     fn tick(&mut self) {
         let now = self.now();
         let mut replaced = false;
+        let peers = &self.peers;
         self.spaces.for_each_awake(|space| {
+            space.note_busy(
+                now,
+                peers.iter().map(|(link, peer)| (*link, peer.is_busy())),
+            );
             if space.tick(now) {
                 self.gate.touch();
             }

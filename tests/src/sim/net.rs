@@ -334,6 +334,22 @@ impl<S: Scenario> Mesh<S> {
             .range(self.settings.delay_ms.0, self.settings.delay_ms.1)
     }
 
+    /// Tells a sync machine which links have not delivered the frames before, if it is about to make a round.
+    pub(super) fn note_busy(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        if !node.sync.is_round_due(self.now) {
+            return;
+        }
+        let until = self.now + self.settings.delay_ms.1;
+        for edge in self.net.edges.iter().filter(|it| it.ends.contains(&at)) {
+            if let Some(number) = edge.conn {
+                let other = usize::from(edge.ends[0] == at);
+                let busy = self.net.conns[number as usize].arrival[other] > until;
+                node.sync.note_busy(Link(number), busy);
+            }
+        }
+    }
+
     /// Sends a frame from a replica on a link.
     pub(super) fn send(&mut self, link: Link, from: usize, bytes: Vec<u8>) {
         let number = link.0;

@@ -102,6 +102,7 @@ impl<S: Scenario> Mesh<S> {
             Event::Tick(at, epoch) => {
                 if self.lives(at, epoch) && self.nodes[at].tick_at == Some(self.now) {
                     self.nodes[at].tick_at = None;
+                    self.note_busy(at);
                     return self.input(at, Input::Tick);
                 }
                 Ok(())

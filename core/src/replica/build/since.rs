@@ -3,8 +3,12 @@
 //! Their cost follows the changes: both look only at the writers whose clocks moved.
 
 use super::{Mark, OfEarlier, Push, Said};
+#[cfg(feature = "members")]
+use crate::bounds::FRAME_BYTES_MAX;
 use crate::bounds::PUSH_BYTES_MAX;
 use crate::message::Message;
+#[cfg(feature = "members")]
+use crate::optional::GuestPart;
 use crate::optional::{GUESTS, Optional};
 use crate::replica::Replica;
 #[cfg(feature = "members")]
@@ -13,6 +17,8 @@ use crate::sheet::Sheet;
 use crate::sort::sort;
 use crate::state::build::{END, NOTHING, Selection};
 use crate::state::page::OWN;
+#[cfg(feature = "members")]
+use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// With more writers than this, the few that changed are listed apart.
@@ -124,6 +130,84 @@ impl Replica {
         message.earlier.set(writers);
     }
 
+    /// Everything that any writer changed after `mark`, as a peer receives it that stores no keyed operations and
+    /// has everything up to there.
+    #[cfg(feature = "members")]
+    pub(crate) fn round(&self, mark: &Mark) -> Push {
+        if self.state.is_replaced_since(&mark.state) {
+            return Push::TooLarge;
+        }
+        match self.few_since(mark) {
+            Some(few) => self.round_of(mark, Few::as_in(self.state.clocks()), few.into_iter()),
+            None => self.round_of(
+                mark,
+                self.state.clocks().to_vec(),
+                0..self.state.clocks().len() as u32,
+            ),
+        }
+    }
+
+    /// The same, where no other writers than these have changes. `lows` are the present clocks.
+    #[cfg(feature = "members")]
+    fn round_of<L: Sheet<u64>>(
+        &self,
+        mark: &Mark,
+        mut lows: L,
+        writers: impl Iterator<Item = u32>,
+    ) -> Push {
+        let mut base = lows.like(self.state.clocks().len(), NOTHING);
+        let mut changed = false;
+        for number in writers {
+            let low = self.state.low(&mark.state, number as usize);
+            if low < self.state.clock_at(number) {
+                lows.set(number, low);
+                base.set(number, low);
+                changed = true;
+            }
+        }
+        if !changed {
+            return Push::Nothing;
+        }
+        let selection = Selection {
+            epoch: mark.state.epoch,
+            ..Selection::all(&lows)
+        };
+        let picked = self.state.select(&selection, FRAME_BYTES_MAX / 2);
+        if picked.stopped != END {
+            return Push::TooLarge;
+        }
+        let said = Said {
+            lows: &lows,
+            changed: mark.state.epoch,
+        };
+        let mut message = self.assemble(&selection, Some(said), picked.key_ids, &base);
+        message.without_keys = message.closed;
+        message.key_gaps = GuestPart::default();
+        Push::Message(message)
+    }
+
+    /// Whether any writer made a transaction after a mark.
+    #[cfg(feature = "members")]
+    pub(crate) fn has_news(&self, mark: &Mark) -> bool {
+        let changed = |number: u32| {
+            self.state.low(&mark.state, number as usize) < self.state.clock_at(number)
+        };
+        match self.state.raised_since(&mark.state) {
+            Some(raised) => raised.into_iter().any(changed),
+            None => (0..self.state.clocks().len() as u32).any(changed),
+        }
+    }
+
+    /// The clocks that a mark has of the members' writers.
+    #[cfg(feature = "members")]
+    pub(crate) fn members_at(&self, mark: &Mark) -> Vec<(WriterId, u64)> {
+        let clock = |number: u32| self.state.low(&mark.state, number as usize);
+        let clocks = self.membership.members_part(clock).into_iter();
+        clocks
+            .map(|(number, clock)| (self.state.id(number), clock))
+            .collect()
+    }
+
     /// Whether this replica has made and merged no transaction since a mark.
     #[cfg(feature = "members")]
     pub fn is_at(&self, mark: &Mark) -> bool {
@@ -196,7 +280,7 @@ impl Replica {
         }
     }
 
-    pub(in crate::replica) fn move_mark(&mut self, mark: &mut Mark) {
+    pub(crate) fn move_mark(&mut self, mark: &mut Mark) {
         self.state.move_mark(&mut mark.state);
         mark.remembered = self.membership.remembered_count();
         (mark.told, mark.earlier) = (self.rejoin.sent_upto(), self.rejoin.earlier_clocks());

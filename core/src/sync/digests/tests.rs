@@ -30,8 +30,10 @@ impl End {
 
     fn digests(&mut self) -> Vec<Link> {
         let frames = self.frames().into_iter();
-        let is_digest =
-            |bytes: &[u8]| matches!(Frame::decode(bytes).unwrap().body, Body::Digest(_));
+        let is_digest = |bytes: &[u8]| {
+            let body = Frame::decode(bytes).unwrap().body;
+            matches!(body, Body::Digest(_) | Body::Position(_))
+        };
         let digests = frames.filter(|(_, bytes)| is_digest(bytes));
         digests.map(|(link, _)| link).collect()
     }
@@ -51,6 +53,7 @@ fn a_link_that_may_have_lost_frames_is_compared_at_once() {
             end.handle(0, Input::Frame { link, bytes });
         }
     }
+    end.frames();
     end.handle(10, Input::Tick);
     assert_eq!(end.digests(), []);
     end.1.compare_soon(20, Link(4));

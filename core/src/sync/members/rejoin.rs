@@ -141,6 +141,8 @@ impl SyncMachine {
         for peer in &mut self.peers {
             peer.level = peer.link == link;
         }
+        #[cfg(feature = "guests")]
+        self.stop_following();
         let member = it.member && !replica.membership.is_dropped_in(state, self.config.owner);
         if it.member && !member {
             // Members must not wait for a replica that is no member any more: it rejoins as a guest does.

@@ -91,6 +91,7 @@ impl End {
             #[cfg(feature = "budgets")]
             gives: 0,
             copy: GuestPart::default(),
+            follows: false,
             time_due: None,
         };
         self.sync.peer_mut(link).unwrap().hello = Some(hello);

@@ -81,6 +81,14 @@ impl Peer {
         true
     }
 
+    /// Whether frames wait for the transport, so that more of them would make a queue.
+    pub(super) fn is_busy(&self) -> bool {
+        match self.kind {
+            PeerKind::Libp2p => !self.backlog.is_empty(),
+            _ => self.outbox.capacity() < self.outbox.max_capacity(),
+        }
+    }
+
     pub(super) fn carries(&self, space: SpaceId) -> bool {
         self.spaces.is_none() || self.carried(space).is_some()
     }

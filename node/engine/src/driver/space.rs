@@ -406,6 +406,14 @@ impl OpenSpace {
         self.handle(now, Input::Broadcast { from, bytes });
     }
 
+    /// Notes for which links frames wait, before a round. The duties of a member make one, too.
+    pub(super) fn note_busy(&mut self, now: u64, links: impl Iterator<Item = (Link, bool)>) {
+        let tends = self.tend_due().is_some_and(|due| due <= now);
+        if tends || self.sync.is_round_due(now) {
+            links.for_each(|(link, busy)| self.sync.note_busy(link, busy));
+        }
+    }
+
     /// Does the duties of a member and drops keys older than the window. Then informs the sync
     /// machine of local writes, and of the time if it is due. Returns whether there is something to
     /// store.

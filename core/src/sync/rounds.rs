@@ -1,0 +1,368 @@
+//! Rounds: a link is a change mark, not a queue of frames.
+//!
+//! Pages and other guests of a node receive what changed in rounds. A round is one delta, from a mark in this
+//! replica's own order of changes up to now. All links at that mark get the same bytes. Changes to one counter in
+//! between conflate. A link that has not taken its last round gets none, and stays at its mark. So load makes rounds
+//! longer and fewer. It makes no queue.
+//!
+//! # What it guarantees
+//! - A round names what it builds on by a *position*, the number of a mark in this process. A receiver merges a
+//!   round only if it [follows](super::follow) this replica from that position. So it always shows a causal cut.
+//! - A round with all that the next collection drops goes before it ([`SyncMachine::close_rounds`]). Links at older marks leave
+//!   the rounds then, and pull.
+//! - At most [`MARKS_MAX`] marks are kept. A link at an older one leaves the rounds, and pulls.
+//!
+//! Nodes that keep idempotency keys get [pushes](super::push), which carry these and are passed on unchanged.
+//!
+//! # What it follows
+//! Delta intervals of each neighbour (Almeida, Shoker, Baquero 2018), with one buffer for all neighbours at one
+//! mark.
+
+use super::{Body, Digests, Link, Millis, Session, SyncMachine};
+use crate::bounds::FRAME_BYTES_MAX;
+use crate::replica::{Mark, Push, Replica};
+use crate::state::vector::VersionVector;
+use crate::wire::{Followed, Position, Round, encode};
+use crate::writer_id::WriterId;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Shortest time in milliseconds between two rounds.
+const BETWEEN_MS: Millis = 10;
+/// The time between two rounds is at least a millisecond for each such number of links. A send on a link takes about
+/// ten microseconds, so rounds take at most some 40 % of a core.
+const LINKS_FOR_EACH_MS: Millis = 40;
+
+/// Shortest time in milliseconds between two digests that tell news to peers that follow and are not in the rounds.
+/// Such a peer is usually about to be sent everything.
+const OUTSIDE_MS: Millis = 250;
+
+/// Most marks that are kept. Each has eight bytes for each writer.
+const MARKS_MAX: usize = 8;
+
+/// Most positions of which the members' clocks are kept, for guests that report how far they have followed.
+const POSITIONS_MAX: usize = 64;
+
+/// A link of a peer that follows rounds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    /// The position up to which the peer was sent everything. `None` while it is not in the rounds.
+    position: Option<u64>,
+    /// Whether the link has not taken its last round.
+    busy: bool,
+    /// The number of the last collection that it was told of.
+    collection: u64,
+}
+
+impl Sent {
+    pub(super) fn is_in_rounds(&self) -> bool {
+        self.position.is_some()
+    }
+}
+
+/// The marks of the rounds.
+#[derive(Clone, Default)]
+pub(super) struct Rounds {
+    /// The marks that links are at, with their positions, ascending. The last one is the present position.
+    marks: Vec<(u64, Mark)>,
+    /// The last position. Each is used once.
+    position: u64,
+    due: Option<Millis>,
+    /// When the last round was made.
+    last: Millis,
+    /// When peers that are not in the rounds may be told again that there is news.
+    outside: Millis,
+    /// The number of the last collection, and the horizon since then.
+    collection: u64,
+    horizon: VersionVector,
+    /// The members' clocks at positions that were told to guests, the oldest first.
+    told: VecDeque<(u64, Vec<(WriterId, u64)>)>,
+}
+
+impl Rounds {
+    pub(super) fn due(&self) -> Option<Millis> {
+        self.due
+    }
+
+    /// Leaves the marks that no link needs. The last one stays.
+    fn drop_unused(&mut self, used: impl Fn(u64) -> bool) {
+        let last = self.position;
+        self.marks.retain(|it| it.0 == last || used(it.0));
+    }
+}
+
+impl SyncMachine {
+    /// Whether a round is due, so that the program says first which links have not taken the last one
+    /// ([`note_busy`](SyncMachine::note_busy)).
+    pub fn is_round_due(&self, now: Millis) -> bool {
+        self.rounds.due.is_some_and(|due| due <= now)
+    }
+
+    /// Notes whether a link's transport still has frames that it has not sent. A busy link gets no round. It gets one
+    /// with everything since its last one when it is not busy any more.
+    pub fn note_busy(&mut self, link: Link, busy: bool) {
+        if let Some(peer) = self.peer_mut(link) {
+            peer.sent.busy = busy;
+        }
+    }
+
+    /// Whether the peer gets what changed in rounds.
+    pub(super) fn follows(&self, link: Link) -> bool {
+        let peer = self.peer(link).filter(|peer| !peer.broadcast);
+        let takes = peer
+            .and_then(|peer| peer.hello.as_ref())
+            .is_some_and(|it| it.follows);
+        takes && !self.keeps_keys(link) && self.only(link).is_none()
+    }
+
+    /// Whether the peer is in the rounds, so that it needs no push and no digest to learn of news.
+    pub(super) fn is_in_rounds(&self, link: Link) -> bool {
+        self.peer(link).is_some_and(|peer| peer.sent.is_in_rounds())
+    }
+
+    /// Makes a round soon, because something changed.
+    pub(super) fn round_soon(&mut self, now: Millis) {
+        if self.rounds.due.is_none() && self.open_sessions().any(|peer| self.follows(peer.link)) {
+            let soon = now + Millis::from(self.config.push_delay_ms);
+            self.rounds.due = Some(soon.max(self.next_round()));
+        }
+    }
+
+    /// The earliest time of the next round.
+    fn next_round(&self) -> Millis {
+        let links = self.peers.len() as Millis;
+        self.rounds.last + BETWEEN_MS.max(links / LINKS_FOR_EACH_MS)
+    }
+
+    /// Takes a link's peer into the rounds, which was just sent everything, or has the same state.
+    pub(super) fn joins_rounds(&mut self, replica: &mut Replica, link: Link, pull: u32) {
+        if !self.follows(link) {
+            return;
+        }
+        if !self.peers.iter().any(|peer| peer.sent.is_in_rounds()) {
+            // A mark from long ago would make the next round large.
+            self.rounds.position += 1;
+            self.rounds.marks.clear();
+            let mark = replica.mark();
+            self.rounds.marks.push((self.rounds.position, mark));
+        }
+        let at = self.rounds.position;
+        if let Some(peer) = self.peer_mut(link) {
+            peer.sent.position = Some(at);
+        }
+        // The receiver of a transfer looks at no digest.
+        let vector = match pull {
+            0 => replica.cached_digest(),
+            _ => [0; 16],
+        };
+        self.tell_position(
+            replica,
+            link,
+            pull,
+            Digests {
+                vector,
+                contents: 0,
+            },
+        );
+    }
+
+    fn tell_position(&mut self, replica: &Replica, link: Link, pull: u32, digests: Digests) {
+        let (at, collection) = (self.rounds.position, self.rounds.collection);
+        let mut stable = VersionVector::default();
+        let peer = self.peer_mut(link).filter(|_| pull == 0);
+        if peer
+            .is_some_and(|it| core::mem::replace(&mut it.sent.collection, collection) < collection)
+        {
+            stable = self.rounds.horizon.clone();
+        }
+        let position = Position {
+            at,
+            pull,
+            digests,
+            stable,
+        };
+        self.send(replica, link, Body::Position(position));
+    }
+
+    /// Notes that something was collected directly after the last round, so that whoever follows up to there may drop
+    /// the same. Otherwise a page would keep it, and pull for the difference.
+    pub(super) fn note_collected(&mut self, replica: &Replica) {
+        self.rounds.collection += 1;
+        self.rounds.horizon = replica.membership.horizon_vector(&replica.state);
+    }
+
+    /// Sends a link's peer in the rounds the present position with the digests, in place of a digest. A busy link gets
+    /// it when it is due again.
+    pub(super) fn send_position(&mut self, replica: &Replica, link: Link, digests: Digests) {
+        let sent = self
+            .peer(link)
+            .map(|peer| peer.sent.clone())
+            .unwrap_or_default();
+        if sent.busy || sent.position != Some(self.rounds.position) {
+            return;
+        }
+        let Some((at, mark)) = self.rounds.marks.last() else {
+            return;
+        };
+        if self.rounds.told.back().is_none_or(|it| it.0 != *at) {
+            self.rounds.told.push_back((*at, replica.members_at(mark)));
+            if self.rounds.told.len() > POSITIONS_MAX {
+                self.rounds.told.pop_front();
+            }
+        }
+        self.tell_position(replica, link, 0, digests);
+    }
+
+    /// Handles a guest's report that it has everything up to a position.
+    pub(super) fn followed_came(&self, replica: &mut Replica, link: Link, followed: Followed) {
+        let Some(writer) = self.writer_of(link) else {
+            return;
+        };
+        let mut told = self.rounds.told.iter();
+        let Some((_, clocks)) = told.find(|it| it.0 == followed.at) else {
+            return;
+        };
+        // Something that it had made before may still be on its way here.
+        if replica.members().is_member() && replica.state.held(&writer) >= followed.clock {
+            let seen = |writer: &WriterId| {
+                let known = clocks.iter().find(|it| it.0 == *writer);
+                known.map_or(0, |it| it.1)
+            };
+            replica
+                .membership
+                .note_clocks(&replica.state, &writer, &seen);
+        }
+    }
+
+    /// Takes all links out of the rounds, because their marks do not belong to the present state.
+    pub(super) fn end_rounds(&mut self, now: Millis) {
+        if self.rounds.marks.is_empty() {
+            return;
+        }
+        self.rounds.marks.clear();
+        self.rounds.due = None;
+        for peer in &mut self.peers {
+            peer.sent.position = None;
+        }
+        self.announce_soon(now, None);
+    }
+
+    /// Makes the last round before something is collected. No later one could carry what was made and collected
+    /// meanwhile.
+    pub(super) fn close_rounds(&mut self, now: Millis, replica: &mut Replica) {
+        if self.is_unsent() {
+            return self.end_rounds(now);
+        }
+        self.make_round(now, replica);
+        let last = self.rounds.position;
+        let mut left = false;
+        for peer in &mut self.peers {
+            left |= peer.sent.position.take_if(|it| *it != last).is_some();
+        }
+        self.rounds.drop_unused(|_| false);
+        if left {
+            self.announce_soon(now, None);
+        }
+    }
+
+    /// Makes a round if it is time.
+    pub(super) fn send_rounds(&mut self, now: Millis, replica: &mut Replica) {
+        if self.rounds.due.take_if(|due| *due <= now).is_some() {
+            self.make_round(now, replica);
+        }
+    }
+
+    fn make_round(&mut self, now: Millis, replica: &mut Replica) {
+        if self.is_unsent() {
+            return;
+        }
+        self.rounds.last = now;
+        // Others learn from a digest that there is something to pull.
+        let outside = |peer: &Session| !peer.sent.is_in_rounds() && self.follows(peer.link);
+        if self.open_sessions().any(outside) {
+            match self.rounds.outside <= now {
+                true => {
+                    self.rounds.outside = now + OUTSIDE_MS;
+                    self.announce_soon(now, None);
+                }
+                false => self.rounds.due = Some(self.rounds.outside),
+            }
+        }
+        if !self.peers.iter().any(|peer| peer.sent.is_in_rounds()) {
+            self.rounds.marks.clear();
+            return;
+        }
+        let from = self.rounds.position;
+        let changed = self
+            .rounds
+            .marks
+            .last()
+            .is_some_and(|it| replica.has_news(&it.1));
+        let to = from + u64::from(changed);
+        for at in 0..self.rounds.marks.len() {
+            self.send_round(now, replica, at, to);
+        }
+        let is_used = |of: u64| self.peers.iter().any(|peer| peer.sent.position == Some(of));
+        if changed {
+            let stays = is_used(from);
+            let marks = &mut self.rounds.marks;
+            match marks.last_mut() {
+                Some((position, mark)) if !stays => {
+                    *position = to;
+                    replica.move_mark(mark);
+                }
+                _ => marks.push((to, replica.mark())),
+            }
+            self.rounds.position = to;
+        }
+        let peers = &self.peers;
+        self.rounds
+            .drop_unused(|of| peers.iter().any(|peer| peer.sent.position == Some(of)));
+        if self.rounds.marks.len() > MARKS_MAX {
+            let (oldest, _) = self.rounds.marks.remove(0);
+            for peer in &mut self.peers {
+                peer.sent.position.take_if(|it| *it == oldest);
+            }
+        }
+        if self.rounds.marks.len() > 1 {
+            let next = self.next_round();
+            self.rounds.due = Some(self.rounds.due.map_or(next, |due| due.min(next)));
+        }
+    }
+
+    /// Sends all links at a mark that are not busy what changed since then.
+    fn send_round(&mut self, now: Millis, replica: &Replica, mark: usize, to: u64) {
+        let (from, ref mark) = self.rounds.marks[mark];
+        if from == to {
+            return;
+        }
+        let at_mark = |sent: &Sent| sent.position == Some(from) && !sent.busy;
+        let peers = self.peers.iter().filter(|peer| at_mark(&peer.sent));
+        let links: Vec<Link> = peers.map(|peer| peer.link).collect();
+        if links.is_empty() {
+            return;
+        }
+        let bytes = match replica.round(mark) {
+            Push::Message(message) => {
+                let round = Round { from, to, message };
+                Some(encode(replica.space(), &Body::Round(round)))
+            }
+            _ => None,
+        };
+        let bytes = bytes.filter(|bytes| bytes.len() <= FRAME_BYTES_MAX);
+        for link in links {
+            let position = bytes.is_some().then_some(to);
+            if let Some(peer) = self.peer_mut(link) {
+                peer.sent.position = position;
+            }
+            match &bytes {
+                Some(bytes) => self.send_bytes(link, bytes.clone()),
+                // It pulls.
+                None => self.announce_soon(now, None),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
