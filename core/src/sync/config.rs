@@ -28,6 +28,9 @@ pub struct SyncConfig {
     /// another way leaves it off.
     #[cfg(feature = "guests")]
     pub takes_time: bool,
+    /// Whether peers may send this replica what changed in rounds, in place of pushes.
+    #[cfg(feature = "guests")]
+    pub follows: bool,
     /// The program's name and version in the hello, for people. One of more than
     /// [`AGENT_BYTES_MAX`](crate::bounds::AGENT_BYTES_MAX) bytes is not sent.
     pub agent: String,
@@ -44,6 +47,8 @@ impl Default for SyncConfig {
             owner: None,
             #[cfg(feature = "guests")]
             takes_time: false,
+            #[cfg(feature = "guests")]
+            follows: true,
             agent: concat!("tallymesh/", env!("CARGO_PKG_VERSION")).into(),
         }
     }

@@ -69,6 +69,16 @@ impl SyncMachine {
         0
     }
 
+    /// The capability to follow rounds, if this program does.
+    #[inline(always)]
+    fn follows_rounds(&self) -> u64 {
+        #[cfg(feature = "guests")]
+        if self.config.follows {
+            return FOLLOWS;
+        }
+        0
+    }
+
     /// The status of each link.
     pub fn links(&self) -> impl Iterator<Item = LinkStatus> {
         self.peers.iter().map(|peer| LinkStatus {
@@ -190,7 +200,7 @@ impl SyncMachine {
             } | takes
                 | if replica.stands_aside() { COPY } else { 0 }
                 | self.takes_time()
-                | if GUESTS { FOLLOWS } else { 0 },
+                | self.follows_rounds(),
             session: self.session,
             agent: agent.into(),
             nonce,

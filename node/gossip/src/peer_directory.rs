@@ -479,6 +479,7 @@ fn open(day: u64, owner: &[u8; 32]) -> Result<(Replica, SyncMachine), getrandom:
     getrandom::fill(&mut seed)?;
     let config = SyncConfig {
         agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
+        follows: false,
         ..SyncConfig::default()
     };
     let sync = SyncMachine::new(config, u64::from_le_bytes(seed));

@@ -188,6 +188,8 @@ impl OpenSpace {
             agent: concat!("tallymesh-node/", env!("CARGO_PKG_VERSION")).into(),
             owner: durable.then_some(*owner),
             guest_timeout_ms,
+            // A node may go on at another member when one dies. By a round it could have what only the dead one had.
+            follows: false,
             ..SyncConfig::default()
         };
         // Everything that was replayed is already stored.
