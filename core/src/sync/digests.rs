@@ -31,7 +31,7 @@ impl SyncMachine {
             let peer = &self.peers[at];
             let news = told.is_some_and(|(_, teller)| teller != Some(peer.link));
             #[cfg(feature = "members")]
-            let news = news && !peer.sent.is_in_rounds();
+            let news = news && peer.sent.needs_news();
             let due = peer.next_digest <= until;
             if peer.hello.is_some() && (news || due) {
                 links.push(peer.link);
@@ -57,6 +57,7 @@ impl SyncMachine {
                 self.tell_time(now, replica, *link);
                 #[cfg(feature = "members")]
                 if self.is_in_rounds(*link) {
+                    self.ask_again(now, replica, *link);
                     self.send_position(replica, *link, digests);
                     continue;
                 }

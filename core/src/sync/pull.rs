@@ -539,6 +539,10 @@ impl SyncMachine {
             Err(error) => {
                 let kind = error.kind();
                 let rests = !matches!(kind, ErrorKind::NotCovered | ErrorKind::Unsure);
+                #[cfg(feature = "members")]
+                if !rests || kind == ErrorKind::Stranger {
+                    self.note_waits(link);
+                }
                 self.not_merged(now, replica, Some(link), last, live, error)?;
                 if kind == ErrorKind::Stranger && self.are_both_early(replica, link) {
                     self.is_level(link);

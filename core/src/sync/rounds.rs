@@ -18,6 +18,7 @@
 //! Delta intervals of each neighbour (Almeida, Shoker, Baquero 2018), with one buffer for all neighbours at one
 //! mark.
 
+use super::scope::ScopeChecks;
 use super::{Body, Digests, Link, Millis, Session, SyncMachine};
 use crate::bounds::FRAME_BYTES_MAX;
 use crate::replica::{Mark, Push, Replica};
@@ -52,11 +53,19 @@ pub(super) struct Sent {
     busy: bool,
     /// The number of the last collection that it was told of.
     collection: u64,
+    /// Whether what it answered to the last pull builds on something missing here. A peer that follows does not pull
+    /// when there is news, so this replica asks it again.
+    waits: bool,
 }
 
 impl Sent {
     pub(super) fn is_in_rounds(&self) -> bool {
         self.position.is_some()
+    }
+
+    /// Whether something is to be done about the peer, beside the rounds, when there is news: a digest, or another pull.
+    pub(super) fn needs_news(&self) -> bool {
+        self.waits || !self.is_in_rounds()
     }
 }
 
@@ -234,6 +243,24 @@ impl SyncMachine {
         }
     }
 
+    /// Notes that what a link's peer answered to a pull builds on something missing here. Only a limited peer leaves
+    /// that out of its answer.
+    pub(super) fn note_waits(&mut self, link: Link) {
+        let limited = self.is_held_to(link);
+        if let Some(peer) = self.peer_mut(link) {
+            peer.sent.waits = limited;
+        }
+    }
+
+    /// Asks a link's peer again for what built on something missing here, because there is news.
+    pub(super) fn ask_again(&mut self, now: Millis, replica: &Replica, link: Link) {
+        let waiting = self.peer_mut(link).filter(|peer| peer.sent.waits);
+        if let Some(peer) = waiting {
+            (peer.sent.waits, peer.rests) = (false, false);
+            self.want(now, replica, link);
+        }
+    }
+
     /// Takes all links out of the rounds, because their marks do not belong to the present state.
     pub(super) fn end_rounds(&mut self, now: Millis) {
         if self.rounds.marks.is_empty() {
@@ -277,8 +304,8 @@ impl SyncMachine {
             return;
         }
         self.rounds.last = now;
-        // Others learn from a digest that there is something to pull.
-        let outside = |peer: &Session| !peer.sent.is_in_rounds() && self.follows(peer.link);
+        // Others learn from a digest that there is something to pull, and some are asked again.
+        let outside = |peer: &Session| peer.sent.needs_news() && self.follows(peer.link);
         if self.open_sessions().any(outside) {
             match self.rounds.outside <= now {
                 true => {

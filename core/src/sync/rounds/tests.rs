@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::replica::Replica;
-use crate::sync::{Input, Output, SyncConfig};
+use crate::sync::pull::tests::full;
+use crate::sync::{Input, Output, Role, SyncConfig};
 use crate::wire::Frame;
 use crate::writer_id::{Space, WriterId};
 use alloc::format;
@@ -82,6 +83,14 @@ impl Mesh {
             assert_eq!(mesh.value(page), mesh.node.0.value("likes"));
         }
         mesh
+    }
+
+    /// Connects a page that may write as its owner alone.
+    fn connect_limited(&mut self, page: usize, owner: [u8; 32]) {
+        let (link, broadcast) = (link(page), false);
+        let role = Role::Writer;
+        self.at_node(Input::Limited { link, owner, role });
+        self.at_page(page, Input::Connected { link, broadcast });
     }
 
     pub(in crate::sync) fn at_node(&mut self, input: Input<'_>) {
@@ -341,4 +350,44 @@ fn a_chunk_that_is_sent_again_says_no_position() {
         assert_eq!(deltas.count(), 1);
         mesh.node.0.add("likes", 1).unwrap();
     }
+}
+
+/// A page follows the rounds, so it says nothing of its own when the other page's changes come by one.
+#[test]
+fn a_page_is_asked_again_when_what_its_changes_build_on_has_come() {
+    let mut mesh = Mesh::new(true, 0);
+    for page in 0..2 {
+        let (owner, nonce) = ([page + 7; 32], [8; 16]);
+        let writer = WriterId::mint(&Space::default(), &owner, &nonce);
+        let replica = Replica::new(Space::default(), writer);
+        mesh.pages
+            .push((replica, machine(None, u64::from(page) + 2)));
+        let page = usize::from(page);
+        mesh.at_page(page, Input::Own { writer, nonce });
+        mesh.connect_limited(page, owner);
+    }
+    mesh.settle();
+    for page in 0..2 {
+        mesh.pages[page].0.add("likes", 1).unwrap();
+        mesh.at_page(page, Input::Changed);
+    }
+    mesh.settle();
+    assert_eq!(mesh.node.0.value("likes"), Some(3));
+    mesh.at_node(Input::Disconnected { link: link(0) });
+    mesh.at_page(0, Input::Disconnected { link: link(0) });
+    mesh.pages[1].0.add("likes", 10).unwrap();
+    let other = full(&mesh.pages[1].0);
+    mesh.pages[0].0.merge(&other).unwrap();
+    mesh.pages[0].0.add("likes", 100).unwrap();
+    mesh.connect_limited(0, [7; 32]);
+    mesh.settle();
+    assert!(mesh.node.1.is_in_rounds(link(0)));
+    assert_eq!(
+        mesh.node.0.value("likes"),
+        Some(3),
+        "it builds on what is missing"
+    );
+    mesh.at_page(1, Input::Changed);
+    mesh.settle();
+    assert_eq!(mesh.node.0.value("likes"), Some(113));
 }
