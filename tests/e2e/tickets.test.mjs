@@ -114,10 +114,10 @@ for (const role of ['editor', 'member']) {
 
 test('without a ticket, its key or a signature there is no link', { skip }, async () => {
   for (const [ticket, signer, problem] of [
-    [undefined, 'own', /link_lost/],
-    ['x', 'own', /link_lost/],
+    [undefined, 'own', /asks for a ticket.*ticket_needed/],
+    ['x', 'own', /no ticket.*\(ticket\)/],
     [tickets.writer, 'nobody', /options\.sign.*owner_proof/],
-    [tickets.writer, 'other', /owner_proof.*link_lost/],
+    [tickets.writer, 'other', /owner_proof/],
   ]) {
     const tab = await page(ticket, signer);
     await until(`${problem} of ${signer}`, async () => problem.test((await tab.problem()) ?? ''));

@@ -77,6 +77,27 @@ test('spaces do not mix', async () => {
   assert.equal(b.get('k'), undefined);
 });
 
+test('a connection tells why a node refuses it', async () => {
+  FakeSocket.made = [];
+  const waits = { retryMinMs: 1, retryMaxMs: 4 };
+  const connection = connect(new Replica(), 'http://127.0.0.1:7/', { WebSocket: FakeSocket, ...waits });
+  for (const [code, reason, expected] of [
+    [4000, 'space_not_open: start it with --space shop', 'space_not_open'],
+    [4000, 'ticket_needed: ask the operator: for one', 'ticket_needed'],
+    [4000, 'not as a node says it', 'link_lost'],
+    [4000, '', 'link_lost'],
+    [1001, 'stops: for now', 'link_lost'],
+  ]) {
+    const socket = await nextSocket(FakeSocket.made.length || 1);
+    socket.open();
+    socket.lose(code, reason);
+    assert.equal(connection.error.code, expected);
+    assert.ok(connection.error.message.includes(reason.replace(/^[a-z_]+: /, '')), connection.error.message);
+    await nextSocket(FakeSocket.made.length + 1);
+  }
+  connection.close();
+});
+
 test('a connection opens, is lost, waits, comes back, pauses and closes', async () => {
   FakeSocket.made = [];
   const replica = new Replica({ space: 'shop' });
@@ -96,8 +117,8 @@ test('a connection opens, is lost, waits, comes back, pauses and closes', async 
   (await nextSocket(2)).lose();
   (await nextSocket(3)).open();
   assert.equal(connection.error, undefined);
-  FakeSocket.made[2].lose(4000, 'truncated: at byte 1');
-  assert.match(connection.error.message, /truncated: at byte 1/);
+  FakeSocket.made[2].lose(1001, 'the node stops');
+  assert.match(connection.error.message, /the node stops/);
   (await nextSocket(4)).open();
   connection.pause();
   assert.equal(connection.state, 'paused');

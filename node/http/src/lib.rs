@@ -320,6 +320,7 @@ where
                         Instant::now(),
                         requests.place(request.method(), request.uri().path()),
                     );
+                    let socket = sync::Socket::of(&request).await;
                     let unread = Unread::of(&mut request);
                     let answered = AssertUnwindSafe(async {
                         Ok::<Response, Infallible>(match guard::judge(app, &request) {
@@ -339,6 +340,10 @@ where
                             Panicked::of(&*thrown).tell(&app.metrics, "http");
                             Problem::new(&problems::INTERNAL, INTERNAL_TEXT).into_response()
                         }
+                    };
+                    let response = match socket {
+                        Some(socket) => socket.refuse(response),
+                        None => response,
                     };
                     let streams = match is_stream(&response) {
                         true => {
@@ -364,8 +369,8 @@ where
                         let close = HeaderValue::from_static("close");
                         response.headers_mut().insert(CONNECTION, close);
                     }
-                    if let Some(code) = problem::code(&response) {
-                        app.metrics.refused("http", code);
+                    if let Some(problem) = problem::of(&response) {
+                        app.metrics.refused("http", problem.code());
                     }
                     requests.answered(place, response.status(), begun.elapsed());
                     if !is_stream(&response) {

@@ -124,6 +124,18 @@ impl Problem {
         self.code
     }
 
+    /// The code and what is to be said, in at most this number of bytes if it can be that short.
+    pub(super) fn fits(&self, bytes: usize) -> String {
+        let Problem { code, detail, .. } = self;
+        let kind = problems::of(code);
+        let told = [
+            format!("{code}: {detail}"),
+            format!("{code}: {} {}", kind.means, kind.advice),
+        ];
+        let short = told.into_iter().find(|it| it.len() <= bytes);
+        short.unwrap_or_else(|| format!("{code}: {}", kind.means))
+    }
+
     #[cfg(test)]
     pub(super) fn at_line(&self) -> Option<u64> {
         self.line.map(u64::from)
@@ -161,10 +173,9 @@ fn until(ends: u64) -> Option<u64> {
     u64::try_from(left.div_ceil(1_000)).ok()
 }
 
-/// The code of an answer that is a refusal.
-pub(super) fn code(response: &Response) -> Option<&'static str> {
-    let problem = response.extensions().get::<Problem>()?;
-    Some(problem.code)
+/// The problem of an answer that is a refusal.
+pub(super) fn of(response: &Response) -> Option<&Problem> {
+    response.extensions().get()
 }
 
 /// Adds the result of the write to the refusal of a request that may write.

@@ -3,14 +3,15 @@
 use super::access::{Caller, Pass, SentBy, Serving};
 use super::bodies::Charge;
 use super::link_pace::LinkPace;
-use super::problem::{Problem, Route};
+use super::problem::{self, Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::InSpace;
 use super::{App, idle_timeout};
 use axum::body::Bytes;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::http::Extensions;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::{Extensions, header};
 use axum::response::Response;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,6 +33,9 @@ pub(super) const OUTBOX_FRAMES_MAX: usize = 64;
 /// reads for a large frame.
 const READ_BYTES: usize = 16 << 10;
 
+/// The same of a socket that is refused, of which nothing is expected but its own close.
+const SMALL_READ_BYTES: usize = 1 << 10;
+
 /// How often a ping is sent. A socket without input for three of these is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -50,8 +54,19 @@ const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
 /// browsers close a socket that accepts none of the offered ones.
 const PROTOCOL: &str = "tallymesh";
 
+/// Bytes that the protocol allows for the reason of a close.
+const REASON_BYTES_MAX: usize = 123;
+
+/// Refusals of a request that may mean more than one thing, or reached this node by a name that is not its own.
+const AMBIGUOUS: [&str; 3] = [
+    problems::HEADER_TWICE.code,
+    problems::TRANSFER_ENCODING.code,
+    problems::HOST.code,
+];
+
 /// Close codes. `AWAY` means that the node stops or was cut off, and `UNSUPPORTED` that a message
-/// was not binary (both RFC 6455). `REFUSED` is this project's own: the peer broke the protocol.
+/// was not binary (both RFC 6455). `REFUSED` is this project's own: the request was refused, or the
+/// peer broke the protocol.
 const AWAY: u16 = 1001;
 const UNSUPPORTED: u16 = 1003;
 const REFUSED: u16 = 4000;
@@ -103,6 +118,49 @@ pub(super) async fn upgrade(
         .max_frame_size(FRAME_BYTES_MAX)
         .read_buffer_size(READ_BYTES)
         .on_upgrade(move |socket| serve(app, space, (challenge, pass, from, charge), socket)))
+}
+
+/// Who asks for a WebSocket, with what it takes to accept it also where the request is refused.
+pub(super) struct Socket(WebSocketUpgrade);
+
+impl Socket {
+    /// The socket that a request asks for; `None` if its handshake is not well formed, or its path is
+    /// another one.
+    pub(super) fn of(request: &Request) -> impl Future<Output = Option<Socket>> + use<> {
+        let asks = request.headers().contains_key(header::UPGRADE)
+            && request.uri().path().ends_with("/sync");
+        let parts = asks.then(|| {
+            // The route takes the connection from the request itself.
+            let (mut parts, ()) = Request::new(()).into_parts();
+            parts.method = request.method().clone();
+            parts.version = request.version();
+            parts.headers = request.headers().clone();
+            parts.extensions = request.extensions().clone();
+            parts
+        });
+        async move {
+            let upgrade = WebSocketUpgrade::from_request_parts(&mut parts?, &()).await;
+            upgrade.ok().map(Socket)
+        }
+    }
+
+    /// Accepts the socket of a refused request, and closes it with the reason. Browsers show a page no
+    /// answer but a close code, so a page could not learn the reason in another way. A proxy in front of
+    /// the node may take an ambiguous request for another one, so that gets no socket.
+    pub(super) fn refuse(self, response: Response) -> Response {
+        let problem = problem::of(&response).filter(|it| !AMBIGUOUS.contains(&it.code()));
+        let Some(problem) = problem.cloned() else {
+            return response;
+        };
+        let reason = problem.fits(REASON_BYTES_MAX);
+        let upgrade = self
+            .0
+            .protocols([PROTOCOL])
+            .read_buffer_size(SMALL_READ_BYTES);
+        let mut response = upgrade.on_upgrade(|socket| end(socket, close(REFUSED, reason)));
+        response.extensions_mut().insert(problem);
+        response
+    }
 }
 
 /// Refuses other replicas if this node is less than a member, because their changes would stay
@@ -278,10 +336,10 @@ pub(super) async fn cut_off(cuts: &mut watch::Receiver<Cuts>) {
     let _ = cuts.wait_for(|cuts| cuts.all).await;
 }
 
-/// A close frame. The protocol allows 123 bytes for the reason.
+/// A close frame.
 fn close(code: u16, reason: impl Into<Cow<'static, str>>) -> CloseFrame {
     let reason = reason.into();
-    let mut end = reason.len().min(123);
+    let mut end = reason.len().min(REASON_BYTES_MAX);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }

@@ -6,6 +6,7 @@ use tallymesh_core::{Input, Link, Output, Replica, Space, SyncConfig, SyncMachin
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
@@ -167,16 +168,59 @@ async fn a_client_that_goes_on_sending_is_told_why_its_socket_was_closed() {
     }
 }
 
+/// What a node says that refuses a socket: it accepts it, and closes it with a reason.
+async fn refused(request: Request) -> String {
+    let (mut socket, _) = connect_async(request).await.expect("a socket");
+    let first = timeout(DEADLINE, socket.next()).await.expect("in time");
+    match first {
+        Some(Ok(Message::Close(Some(frame)))) => {
+            assert_eq!(u16::from(frame.code), 4000);
+            frame.reason.to_string()
+        }
+        other => panic!("no close: {other:?}"),
+    }
+}
+
+/// A browser shows a page no status of a refused socket, but the reason of a close.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_socket_says_why() {
+    let node = Node::start(&["--demo"]);
+    let at = |path: &str| {
+        let url = format!("{}{path}", node.url.replace("http:", "ws:"));
+        url.into_client_request().expect("request")
+    };
+    let reason = refused(at("/v1/spaces/shop/sync")).await;
+    assert!(
+        reason.starts_with("space_not_open: ") && reason.contains("shop"),
+        "{reason}"
+    );
+    // The whole sentence has more bytes than a reason may have.
+    let long = "x".repeat(64);
+    let reason = refused(at(&format!("/v1/spaces/{long}/sync"))).await;
+    let short =
+        "space_not_open: The space is not open at this node. Start the node with `--space`.";
+    assert_eq!(reason, short);
+    let mut other = at("/v1/spaces/default/sync");
+    let host = "stranger.example".parse().expect("header");
+    other.headers_mut().insert("host", host);
+    match connect_async(other).await {
+        Err(Error::Http(response)) => assert_eq!(response.status(), 403),
+        other => panic!("let in: {other:?}"),
+    }
+    let metrics = node.get("/metrics").1;
+    let counted = "tallymesh_refusals_total{protocol=\"http\",code=\"space_not_open\"} 2";
+    let metrics = metrics.as_str().expect("text");
+    assert!(metrics.lines().any(|it| it == counted), "{metrics}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_a_stranger_cannot_open_a_socket() {
     let node = Node::start(&[]);
     let mut request = url(&node).into_client_request().expect("request");
     let stranger = "https://stranger.example".parse().expect("header");
     request.headers_mut().insert("origin", stranger);
-    match connect_async(request).await {
-        Err(Error::Http(response)) => assert_eq!(response.status(), 403),
-        other => panic!("let in: {other:?}"),
-    }
+    let reason = refused(request).await;
+    assert!(reason.starts_with("origin: "), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,10 +230,8 @@ async fn a_cut_node_closes_sockets_and_takes_none() {
     client.run_until(|_| node.peers().len() == 1).await;
     assert_eq!(node.post("/v1/demo/cut", r#"{"cut":true}"#).0, 200);
     assert!(node.peers().is_empty());
-    match connect_async(url(&node)).await {
-        Err(Error::Http(response)) => assert_eq!(response.status(), 503),
-        other => panic!("let in: {other:?}"),
-    }
+    let reason = refused(url(&node).into_client_request().expect("request")).await;
+    assert!(reason.starts_with("cut: "), "{reason}");
     node.add("likes", 1);
     assert_eq!(node.post("/v1/demo/cut", r#"{"cut":false}"#).0, 200);
     let mut client = Client::connect(&node).await;

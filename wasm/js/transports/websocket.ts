@@ -27,6 +27,9 @@ export interface ConnectOptions extends RetryOptions {
 /** A class of WebSockets, such as the global one or that of the package `ws`. */
 export type WebSocketClass = new (url: string, protocols?: string[]) => WebSocket;
 
+/** With this code a node closes what it refuses. The reason is a code of docs/errors.md, and a sentence. */
+const REFUSED = 4000;
+
 /** An attempt that takes longer is given up. */
 const OPEN_MS_MAX = 10_000;
 
@@ -185,8 +188,11 @@ class WebSocketConnection implements Connection {
     // An `error` event says nothing that the `close` after it does not, but sockets of `ws` throw one that nobody
     // takes, also after they were hung up.
     socket.onerror = () => {};
-    socket.onclose = ({ code, reason }) =>
-      fail(new TallymeshError('link_lost', `the link to ${this.url} was lost: ${reason || `WebSocket code ${code}`}`));
+    socket.onclose = ({ code, reason }) => {
+      const [, why, text] = (code === REFUSED && /^(\w+): (.+)/s.exec(reason)) || [, , reason || `WebSocket code ${code}`];
+      const error = new TallymeshError(why ?? 'link_lost', `the link to ${this.url} was lost: ${text}`);
+      (why ? refused : fail)(error);
+    };
     this.#timer = setTimeout(
       () => fail(new TallymeshError('timeout', `${this.url} did not answer within ${OPEN_MS_MAX} ms`)),
       OPEN_MS_MAX,

@@ -20,13 +20,13 @@ use tokio_tungstenite::tungstenite::{self, Error, Message, WebSocket};
 pub(crate) struct Page(WebSocket<TcpStream>);
 
 impl Page {
-    /// Opens a socket of the space `default` with a ticket, or gives the status of the refusal.
-    pub(crate) fn open(mesh: &Mesh, ticket: &str) -> Result<Page, u16> {
+    /// Opens a socket of the space `default` with a ticket. A refused one is closed at once.
+    pub(crate) fn open(mesh: &Mesh, ticket: &str) -> Page {
         Page::open_at(mesh.attacked(), ticket)
     }
 
     /// The same at this node.
-    pub(crate) fn open_at(node: &Node, ticket: &str) -> Result<Page, u16> {
+    pub(crate) fn open_at(node: &Node, ticket: &str) -> Page {
         let url = node.url.replace("http:", "ws:");
         let url = format!("{url}/v1/spaces/default/sync");
         let mut request = url.into_client_request().expect("a request");
@@ -38,13 +38,8 @@ impl Page {
             .max_message_size(None)
             .max_frame_size(None);
         let stream = connect_to(node);
-        match tungstenite::client::client_with_config(request, stream, Some(config)) {
-            Ok((socket, _)) => Ok(Page(socket)),
-            Err(tungstenite::HandshakeError::Failure(Error::Http(response))) => {
-                Err(response.status().as_u16())
-            }
-            Err(error) => panic!("no handshake: {error}"),
-        }
+        let opened = tungstenite::client::client_with_config(request, stream, Some(config));
+        Page(opened.expect("a handshake").0)
     }
 
     /// Sends a frame; false if the socket is closed.
@@ -231,8 +226,13 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 fn no_ticket(stage: &Stage) {
-    assert_eq!(Page::open(&stage.mesh, "").err(), Some(401));
-    assert_eq!(Page::open(&stage.mesh, &stage.elsewhere).err(), Some(403));
+    for (ticket, reason) in [
+        ("", "4000 ticket_needed: "),
+        (&*stage.elsewhere, "4000 beyond_role: "),
+    ] {
+        let closed = Page::open(&stage.mesh, ticket).closed();
+        assert!(closed.starts_with(reason), "{closed}");
+    }
 }
 
 fn malformed(stage: &Stage) {
@@ -315,7 +315,7 @@ fn flood(stage: &Stage) {
 fn sockets(stage: &Stage) {
     let mut pages = Vec::new();
     for number in 0..50u128 {
-        let mut page = Page::open(&stage.mesh, &stage.ticket).expect("it is let in");
+        let mut page = Page::open(&stage.mesh, &stage.ticket);
         let writer = WriterId::from_bytes((number << 8 | 37).to_be_bytes());
         assert!(page.send(&hello(&Space::default(), writer)));
         pages.push(page);

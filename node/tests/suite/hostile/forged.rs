@@ -48,7 +48,7 @@ fn held(node: &Node, writer: WriterId) -> u64 {
 
 /// A link of its own at a node, which has sent its hello.
 fn page(node: &Node) -> Page {
-    let mut page = Page::open_at(node, "").expect("a link");
+    let mut page = Page::open_at(node, "");
     assert!(page.send(&hello(&Space::default(), id(77))));
     page
 }
