@@ -73,6 +73,7 @@ pub mod rate;
 mod requests;
 mod rows;
 mod sequences;
+mod socket;
 mod status;
 mod sync;
 mod tickets;
@@ -320,7 +321,7 @@ where
                         Instant::now(),
                         requests.place(request.method(), request.uri().path()),
                     );
-                    let socket = sync::Socket::of(&request).await;
+                    let socket = sync::asked(&mut request);
                     let unread = Unread::of(&mut request);
                     let answered = AssertUnwindSafe(async {
                         Ok::<Response, Infallible>(match guard::judge(app, &request) {
@@ -342,7 +343,7 @@ where
                         }
                     };
                     let response = match socket {
-                        Some(socket) => socket.refuse(response),
+                        Some(socket) => sync::refuse(socket, response),
                         None => response,
                     };
                     let streams = match is_stream(&response) {

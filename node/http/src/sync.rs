@@ -6,35 +6,26 @@ use super::link_pace::LinkPace;
 use super::problem::{self, Problem, Route};
 use super::proof::{Challenge, Proof, unproved};
 use super::requests::InSpace;
+use super::socket::{Handshake, MaybeHandshake, Socket};
 use super::{App, idle_timeout};
 use axum::body::Bytes;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::Request;
 use axum::http::{Extensions, header};
 use axum::response::Response;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tallymesh_core::Link;
-use tallymesh_core::bounds::FRAME_BYTES_MAX;
 use tallymesh_node_engine::driver::{NewLink, Order};
 use tallymesh_node_engine::network::Cuts;
 use tallymesh_node_ground::model::{Carried, PeerKind, PeerScope, Role, Sender, SpaceId};
 use tallymesh_node_ground::problems;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// Frames that wait for one peer. Frames beyond are dropped, and sync repairs the gap later.
 pub(super) const OUTBOX_FRAMES_MAX: usize = 64;
-
-/// Bytes that a socket reads at a time. Each socket allocates them, and the library clears them
-/// before each read. A higher value costs time and memory for each socket. A lower one costs more
-/// reads for a large frame.
-const READ_BYTES: usize = 16 << 10;
-
-/// The same of a socket that is refused, of which nothing is expected but its own close.
-const SMALL_READ_BYTES: usize = 1 << 10;
 
 /// How often a ping is sent. A socket without input for three of these is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -49,10 +40,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a client may take to prove its key.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The subprotocol that a client may offer. A page has to, beside the one with its ticket, because
-/// browsers close a socket that accepts none of the offered ones.
-const PROTOCOL: &str = "tallymesh";
 
 /// Bytes that the protocol allows for the reason of a close.
 const REASON_BYTES_MAX: usize = 123;
@@ -87,17 +74,11 @@ pub(super) async fn upgrade(
     caller: Caller,
     from: SentBy,
     parts: Extensions,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    MaybeHandshake(handshake): MaybeHandshake,
 ) -> Result<Response, Problem> {
     let space = app.handle.space(&space)?;
     passes_on(&app, space)?;
-    let upgrade = upgrade.map_err(|rejection| {
-        let detail = format!(
-            "{}; open this address as a WebSocket",
-            rejection.body_text()
-        );
-        Problem::new(&problems::WEBSOCKET, detail)
-    })?;
+    let handshake = handshake?;
     if app.cuts.borrow().all {
         let detail = "this node's links are cut; heal them with POST /v1/demo/cut";
         return Err(Problem::new(&problems::CUT, detail));
@@ -112,55 +93,34 @@ pub(super) async fn upgrade(
     if let Some(connection) = parts.get::<Arc<idle_timeout::Client>>() {
         connection.charge(charge.clone());
     }
-    Ok(upgrade
-        .protocols([PROTOCOL])
-        .max_message_size(FRAME_BYTES_MAX)
-        .max_frame_size(FRAME_BYTES_MAX)
-        .read_buffer_size(READ_BYTES)
-        .on_upgrade(move |socket| serve(app, space, (challenge, pass, from, charge), socket)))
+    Ok(handshake.accept(move |socket| serve(app, space, (challenge, pass, from, charge), socket)))
 }
 
-/// Who asks for a WebSocket, with what it takes to accept it also where the request is refused.
-pub(super) struct Socket(WebSocketUpgrade);
-
-impl Socket {
-    /// The socket that a request asks for; `None` if its handshake is not well formed, or its path is
-    /// another one.
-    pub(super) fn of(request: &Request) -> impl Future<Output = Option<Socket>> + use<> {
-        let asks = request.headers().contains_key(header::UPGRADE)
-            && request.uri().path().ends_with("/sync");
-        let parts = asks.then(|| {
-            // The route takes the connection from the request itself.
-            let (mut parts, ()) = Request::new(()).into_parts();
-            parts.method = request.method().clone();
-            parts.version = request.version();
-            parts.headers = request.headers().clone();
-            parts.extensions = request.extensions().clone();
-            parts
-        });
-        async move {
-            let upgrade = WebSocketUpgrade::from_request_parts(&mut parts?, &()).await;
-            upgrade.ok().map(Socket)
-        }
+/// The socket that a request to this route asks for, to be closed if the request is refused.
+pub(super) fn asked(request: &mut Request) -> Option<Handshake> {
+    let asks =
+        request.headers().contains_key(header::UPGRADE) && request.uri().path().ends_with("/sync");
+    if !asks {
+        return None;
     }
+    let (parts, body) = std::mem::take(request).into_parts();
+    let handshake = Handshake::of(&parts).ok();
+    *request = Request::from_parts(parts, body);
+    handshake
+}
 
-    /// Accepts the socket of a refused request, and closes it with the reason. Browsers show a page no
-    /// answer but a close code, so a page could not learn the reason in another way. A proxy in front of
-    /// the node may take an ambiguous request for another one, so that gets no socket.
-    pub(super) fn refuse(self, response: Response) -> Response {
-        let problem = problem::of(&response).filter(|it| !AMBIGUOUS.contains(&it.code()));
-        let Some(problem) = problem.cloned() else {
-            return response;
-        };
-        let reason = problem.fits(REASON_BYTES_MAX);
-        let upgrade = self
-            .0
-            .protocols([PROTOCOL])
-            .read_buffer_size(SMALL_READ_BYTES);
-        let mut response = upgrade.on_upgrade(|socket| end(socket, close(REFUSED, reason)));
-        response.extensions_mut().insert(problem);
-        response
-    }
+/// Accepts the socket of a refused request, and closes it with the reason. Browsers show a page no
+/// answer but a close code, so a page could not learn the reason in another way. A proxy in front of
+/// the node may take an ambiguous request for another one, so that gets no socket.
+pub(super) fn refuse(handshake: Handshake, response: Response) -> Response {
+    let problem = problem::of(&response).filter(|it| !AMBIGUOUS.contains(&it.code()));
+    let Some(problem) = problem.cloned() else {
+        return response;
+    };
+    let reason = problem.fits(REASON_BYTES_MAX);
+    let mut response = handshake.accept(move |socket| end(socket, close(REFUSED, &reason)));
+    response.extensions_mut().insert(problem);
+    response
 }
 
 /// Refuses other replicas if this node is less than a member, because their changes would stay
@@ -182,7 +142,7 @@ async fn serve(
     app: Serving,
     space: SpaceId,
     (challenge, pass, from, charge): (Option<Challenge>, Pass, Sender, Arc<Charge>),
-    mut socket: WebSocket,
+    mut socket: Socket,
 ) {
     let limits = match challenge {
         None => None,
@@ -193,7 +153,7 @@ async fn serve(
                 let code = full.map_or(problem.code(), |_| problems::BODIES_FULL.code);
                 app.metrics.refused("http", code);
                 let advice = full.map_or("sign the challenge".into(), |it| it.to_string());
-                end(socket, close(REFUSED, format!("{code}: {advice}"))).await;
+                end(socket, close(REFUSED, &format!("{code}: {advice}"))).await;
                 return;
             }
         },
@@ -220,7 +180,7 @@ async fn serve(
 }
 
 /// Closes a socket, and continues to read until its client has closed its side, too.
-async fn end(mut socket: WebSocket, frame: CloseFrame) {
+async fn end(mut socket: Socket, frame: CloseFrame) {
     let closed = async {
         socket.send(Message::Close(Some(frame))).await.ok()?;
         while let Some(Ok(_)) = socket.recv().await {}
@@ -231,7 +191,7 @@ async fn end(mut socket: WebSocket, frame: CloseFrame) {
 }
 
 /// Lets a client prove its owner's key.
-async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<PeerScope, Problem> {
+async fn prove(socket: &mut Socket, challenge: &Challenge) -> Result<PeerScope, Problem> {
     let asked = Message::Text(challenge.text().into());
     let answer = async {
         socket.send(asked).await.ok()?;
@@ -251,7 +211,7 @@ async fn prove(socket: &mut WebSocket, challenge: &Challenge) -> Result<PeerScop
 
 /// The next event on a socket.
 enum Next {
-    Came(Option<Result<Message, axum::Error>>),
+    Came(Option<Result<Message, Error>>),
     Order(Option<Order>),
     Ping,
 }
@@ -260,7 +220,7 @@ enum Next {
 async fn exchange(
     app: &Serving,
     (link, pass, charge, mut pace): (Link, Pass, &Charge, LinkPace),
-    socket: &mut WebSocket,
+    socket: &mut Socket,
     mut inbox: mpsc::Receiver<Order>,
 ) -> Option<CloseFrame> {
     let mut cuts = app.cuts.subscribe();
@@ -282,7 +242,7 @@ async fn exchange(
             // This comes first: after the ticket has ended, no frame is accepted or sent.
             biased;
             problem = &mut ended => {
-                return Some(close(REFUSED, format!("{}: ask for another", problem.code())));
+                return Some(close(REFUSED, &format!("{}: ask for another", problem.code())));
             }
             () = &mut stopped => return Some(close(AWAY, "the node stops")),
             () = cut_off(&mut cuts) => {
@@ -296,7 +256,7 @@ async fn exchange(
                 if let Some(full) = charge.refused() {
                     let code = problems::BODIES_FULL.code;
                     app.metrics.refused("http", code);
-                    return Some(close(REFUSED, format!("{code}: {full}")));
+                    return Some(close(REFUSED, &format!("{code}: {full}")));
                 }
                 charge.again();
                 match message {
@@ -307,14 +267,14 @@ async fn exchange(
                     Some(Ok(Message::Text(_))) => {
                         return Some(close(UNSUPPORTED, "frames are binary messages"));
                     }
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                 }
                 continue;
             }
             Next::Order(Some(Order::Send(_, bytes))) => Message::Binary(bytes.into()),
             Next::Order(Some(Order::Close(_, error))) => {
-                return Some(close(REFUSED, format!("{}: {error}", error.code())));
+                return Some(close(REFUSED, &format!("{}: {error}", error.code())));
             }
             Next::Order(Some(Order::Broadcast(..))) => continue, // Only the gossip part gets these.
             Next::Order(None) => return Some(close(AWAY, "the link was closed")),
@@ -337,14 +297,13 @@ pub(super) async fn cut_off(cuts: &mut watch::Receiver<Cuts>) {
 }
 
 /// A close frame.
-fn close(code: u16, reason: impl Into<Cow<'static, str>>) -> CloseFrame {
-    let reason = reason.into();
+fn close(code: u16, reason: &str) -> CloseFrame {
     let mut end = reason.len().min(REASON_BYTES_MAX);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
     CloseFrame {
-        code,
+        code: code.into(),
         reason: reason[..end].into(),
     }
 }

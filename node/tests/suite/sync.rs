@@ -7,8 +7,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async, connect_async_with_config,
+};
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -37,6 +40,10 @@ impl Client {
     /// Connects as the writer of this number.
     async fn connect_as(node: &Node, writer: u8) -> Client {
         let (socket, _) = connect_async(url(node)).await.expect("connect");
+        Client::on(socket, writer)
+    }
+
+    fn on(socket: Socket, writer: u8) -> Client {
         let space = Space::default();
         let writer = WriterId::mint(&space, &[9; 32], &[writer; 16]);
         let mut client = Client {
@@ -166,6 +173,20 @@ async fn a_client_that_goes_on_sending_is_told_why_its_socket_was_closed() {
             .expect("in time");
         assert_eq!(code, Some(4000));
     }
+}
+
+/// A socket keeps as much memory as its largest write took.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_message_comes_in_small_fragments() {
+    let node = Node::start(&[]);
+    let adds: String = (0..2_000).map(|key| format!("likes-{key}\n")).collect();
+    assert_eq!(node.post("/v1/spaces/default/add", &adds).0, 200);
+    let small = WebSocketConfig::default().max_frame_size(Some(4 << 10));
+    let connected = connect_async_with_config(url(&node), Some(small), false).await;
+    let mut client = Client::on(connected.expect("connect").0, 9);
+    client
+        .run_until(|replica| replica.value("likes-1999") == Some(1))
+        .await;
 }
 
 /// What a node says that refuses a socket: it accepts it, and closes it with a reason.
