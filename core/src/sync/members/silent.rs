@@ -1,4 +1,9 @@
 //! Silent guests: guests that a member sponsors and from which it receives nothing.
+//!
+//! A guest is waited for during the guest timeout, so that a page whose link breaks goes on under its writer. Pages that
+//! come, count and vanish without a word would fill a space within that time. So a member waits so long for
+//! [`ABSENT_MAX`] guests without a link, and for more of them only [`EMPTY_LEASE_MS`]. A guest that comes back after that
+//! rejoins, and makes again what did not count.
 
 use crate::optional::Optional;
 use crate::replica::Replica;
@@ -11,6 +16,10 @@ use alloc::vec::Vec;
 /// member's data. It applies while a restarted member or a rejoining replica waits for that. A copy has its link in
 /// turns with its original, so it would delay each restart.
 pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
+
+/// Guests without a link for which a member waits as long as it is told to. If there are more, the ones that went first
+/// are given up sooner. Lower makes more pages rejoin whose links break for seconds. Higher leaves room to fewer others.
+pub(super) const ABSENT_MAX: usize = 256;
 
 impl SyncMachine {
     /// Fences sponsored guests that were silent or made no progress for the guest timeout. A guest that has
@@ -46,20 +55,23 @@ impl SyncMachine {
             (writer, since, far)
         });
         let silent: Vec<(WriterId, Millis, u64)> = silent.collect();
+        let absent = silent.iter().filter(|it| !is_linked(&it.0));
+        let mut absent: Vec<(Millis, WriterId)> = absent.map(|it| (it.1, it.0)).collect();
+        let crowd = crowd_of(&mut absent);
+        let is_in_crowd = |writer: &WriterId| crowd.binary_search(writer).is_ok();
         self.guests.update(|it| it.silent = silent);
         let hurried = replica.membership.delays_members(&replica.state);
-        let least = if hurried {
-            lease.min(EMPTY_LEASE_MS)
-        } else {
-            lease
+        let least = match hurried || !crowd.is_empty() {
+            true => lease.min(EMPTY_LEASE_MS),
+            false => lease,
         };
         let copies = &self.guests.copies;
         let is_brief =
             |writer: &WriterId| replica.state.held(writer) == 0 || copies.contains(writer);
-        let lease = |writer: &WriterId| match hurried && !is_linked(writer) && is_brief(writer) {
-            true => least,
-            false => lease,
+        let is_soon = |writer: &WriterId| {
+            is_in_crowd(writer) || hurried && !is_linked(writer) && is_brief(writer)
         };
+        let lease = |writer: &WriterId| if is_soon(writer) { least } else { lease };
         let silent = self.guests.silent.iter();
         // Most are within any lease, and are not looked up.
         let late = silent.filter(|it| it.1 + least <= now && it.1 + lease(&it.0) <= now);
@@ -69,4 +81,15 @@ impl SyncMachine {
             let _ = replica.members_mut().fence(&writer);
         }
     }
+}
+
+/// The absent guests beyond [`ABSENT_MAX`], those that went first, ascending by writer.
+fn crowd_of(absent: &mut [(Millis, WriterId)]) -> Vec<WriterId> {
+    let Some(beyond) = absent.len().checked_sub(ABSENT_MAX).filter(|it| *it > 0) else {
+        return Vec::new();
+    };
+    sort(absent);
+    let mut crowd: Vec<WriterId> = absent[..beyond].iter().map(|it| it.1).collect();
+    sort(&mut crowd);
+    crowd
 }

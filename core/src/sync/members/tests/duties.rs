@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::optional::Empty;
-use crate::sync::members::silent::EMPTY_LEASE_MS;
+use crate::sync::members::silent::{ABSENT_MAX, EMPTY_LEASE_MS};
 use crate::wire::Digests;
 
 #[test]
@@ -120,6 +120,42 @@ fn one_that_wrote_nothing_or_a_copy_is_not_waited_for_long_while_a_start_waits_f
         assert_eq!(alive(100 + EMPTY_LEASE_MS), is_over.map(|it| !it));
         assert_eq!(alive(100 + 600_000), [false, false]);
     }
+}
+
+/// Pages that come, count and vanish must not fill a space.
+#[test]
+fn of_many_absent_guests_those_that_went_first_are_given_up_soon() {
+    let mut end = End::member();
+    end.sync.config.guest_timeout_ms = 600_000;
+    let guest = |number: usize| {
+        let mut bytes = [7; 16];
+        // Those that went first do not come first in the order of writers.
+        bytes[..2].copy_from_slice(&(1_000 - number as u16).to_be_bytes());
+        WriterId::from_bytes(bytes)
+    };
+    let alive = |end: &mut End, now| {
+        end.now = now;
+        end.tend();
+        let those = (0..ABSENT_MAX + 3).map(guest);
+        let is_alive = |it: &WriterId| end.replica.members().accepts_from(it);
+        those.filter(is_alive).count()
+    };
+    for number in 0..ABSENT_MAX + 3 {
+        end.replica.members_mut().admit(&guest(number)).unwrap();
+        if number == 1 {
+            alive(&mut end, 100);
+        }
+    }
+    // One of them has a link.
+    let last = guest(ABSENT_MAX + 2);
+    end.link(1, last);
+    assert_eq!(alive(&mut end, 200), ABSENT_MAX + 3);
+    assert_eq!(alive(&mut end, 100 + EMPTY_LEASE_MS - 1), ABSENT_MAX + 3);
+    assert_eq!(alive(&mut end, 100 + EMPTY_LEASE_MS), ABSENT_MAX + 1);
+    let [first, third] = [0, 2].map(|it| end.replica.members().accepts_from(&guest(it)));
+    assert_eq!([first, third], [false, true]);
+    assert_eq!(alive(&mut end, 100 + 2 * EMPTY_LEASE_MS), ABSENT_MAX + 1);
+    assert_eq!(alive(&mut end, 599_000), ABSENT_MAX + 1);
 }
 
 #[test]
