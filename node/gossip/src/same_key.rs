@@ -3,8 +3,9 @@
 //!
 //! A process that takes the link from another one closes its connections. If both went on so, each would have the
 //! link for seconds. A copy says in its hello what it is. So the original has the link, and the copy gets it for
-//! [`TURN`] at most in each [`AGAIN`], to receive and send what is new. While the original is away for longer, the copy
-//! has the link.
+//! [`TURN`] at most in each [`AGAIN`], to receive and send what is new. The original may end a turn early, by a
+//! connection of its own. Then the copy has the next one sooner, and the original waits until that is over. While the
+//! original is away for longer, the copy has the link.
 
 use libp2p::PeerId;
 use libp2p::swarm::ConnectionId;
@@ -40,13 +41,15 @@ struct Turns {
     copy: (ConnectionId, Instant),
     /// Whether the copy took the link from its original.
     is_short: bool,
+    /// Whether the original may not end that turn early, because it ended the one before it.
+    is_whole: bool,
     /// The time from the begin of that turn to the next one.
     again: Duration,
 }
 
 impl SameKey {
     /// Judges a hello on a connection. `others` are the other connections with the same key. Returns false if the
-    /// connection is to be closed, because it is not the turn of the copy.
+    /// connection is to be closed, because it is not the turn of the copy, or a turn that the original must not end.
     ///
     /// A sign of the original is its hello, or a connection on which it sent one. Other connections may be the
     /// copy's own. If they counted, a copy that dials two addresses of a node would never have a turn.
@@ -61,10 +64,14 @@ impl SameKey {
         if !is_copy {
             if let Some(turns) = known {
                 turns.keep_open(others);
-                turns.originals.push(connection);
                 turns.original = Some(now);
                 let since = now.saturating_duration_since(turns.copy.1);
-                if turns.is_short && since < TURN {
+                let is_turn = turns.is_short && since < TURN;
+                if is_turn && turns.is_whole && others.contains(&turns.copy.0) {
+                    return false;
+                }
+                turns.originals.push(connection);
+                if is_turn {
                     turns.again = AGAIN_SOON;
                 }
             }
@@ -77,6 +84,7 @@ impl SameKey {
                 originals: others.to_vec(),
                 copy: (connection, now),
                 is_short: original.is_some(),
+                is_whole: false,
                 again: AGAIN,
             };
             self.0.insert(peer, turns);
@@ -93,6 +101,7 @@ impl SameKey {
         if is_there && now.saturating_duration_since(turns.copy.1) < turns.again {
             return false;
         }
+        turns.is_whole = turns.again == AGAIN_SOON;
         (turns.copy, turns.is_short, turns.again) = ((connection, now), is_there, AGAIN);
         true
     }
@@ -283,16 +292,24 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_whose_turn_the_original_ended_early_has_the_next_one_sooner() {
+    fn a_copy_whose_turn_the_original_ended_early_has_a_whole_one_sooner() {
         let mut keys = Keys::new();
         assert!(keys.hello(0, (1, true), &[9]));
         assert!(keys.hello(1, (2, false), &[1]), "the original");
         assert!(!keys.hello(19, (3, true), &[2]));
         assert!(keys.hello(20, (4, true), &[2]));
-        // This turn was a whole one.
+        // This turn is a whole one.
+        assert!(!keys.hello(21, (5, false), &[4]), "the original");
         assert!(keys.hello(22, (5, false), &[4]), "the original");
         assert!(!keys.hello(79, (6, true), &[5]));
         assert!(keys.hello(80, (7, true), &[5]));
+        assert!(
+            keys.hello(81, (8, false), &[7]),
+            "the original, early again"
+        );
+        assert!(keys.hello(100, (9, true), &[8]));
+        // The copy is gone before its turn is over.
+        assert!(keys.hello(101, (10, false), &[]), "the original");
     }
 
     #[test]
