@@ -243,6 +243,17 @@ impl Membership {
         })
     }
 
+    /// Whether the end of a writer is delayed by this member's acknowledgement.
+    pub(crate) fn delays_ends(&self, state: &State) -> bool {
+        let mut open = self
+            .ended_states()
+            .filter(|(writer_state, _)| writer_state.retired.is_none());
+        open.any(|(writer_state, _)| {
+            let fence = writer_state.fence;
+            fence.is_some_and(|fence| self.delays(state, fence.by))
+        })
+    }
+
     /// Whether another member's start is delayed by this member's acknowledgement.
     pub(crate) fn delays_start(&self, state: &State, number: u32) -> bool {
         let announce = self.writer(number).announce.as_ref();

@@ -97,11 +97,17 @@ impl SyncMachine {
         if self.copies.len() < COPIES_MAX {
             self.copies.update(|it| it.push((link, writer)));
         }
+        self.note_brief(writer);
+    }
+
+    /// Records that a guest is a process with a member's key. It may be one that stands aside, or one that has not
+    /// announced itself.
+    pub(super) fn note_brief(&mut self, writer: WriterId) {
         self.guests.update(|it| {
-            it.copies.retain(|known| *known != writer);
-            it.copies.push(writer);
-            if it.copies.len() > COPIES_MAX {
-                it.copies.remove(0);
+            it.brief.retain(|known| *known != writer);
+            it.brief.push(writer);
+            if it.brief.len() > COPIES_MAX {
+                it.brief.remove(0);
             }
         });
     }

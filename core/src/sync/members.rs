@@ -56,8 +56,8 @@ pub(super) struct Guests {
     pub(super) own: Vec<(WriterId, [u8; 16])>,
     /// When the machine may [hurry](SyncMachine::hurry) again.
     pub(super) hurry_due: Millis,
-    /// The writers of copies of members' data that have sent a hello, the last one last.
-    pub(super) copies: Vec<WriterId>,
+    /// Guests that were processes with members' keys, such as copies of members' data, the last one last.
+    pub(super) brief: Vec<WriterId>,
     /// The time that a member told last.
     #[cfg(feature = "guests")]
     pub(super) time: Option<super::time::TimeReport>,
@@ -76,7 +76,7 @@ impl Empty for Guests {
         starts: None,
         own: Vec::new(),
         hurry_due: 0,
-        copies: Vec::new(),
+        brief: Vec::new(),
         #[cfg(feature = "guests")]
         time: None,
     };
@@ -218,6 +218,11 @@ impl SyncMachine {
             Ok(()) => {
                 self.count_writer(replica, link, writer);
                 self.local_change(now);
+                let owner = self.peer(link).and_then(|peer| *peer.owner);
+                let has = |it: &Configuration| owner.is_some_and(|owner| it.has(&owner));
+                if replica.members().configuration().is_some_and(has) {
+                    self.note_brief(writer);
+                }
             }
             Err(error) if error.kind() == ErrorKind::Gone => {
                 self.report_ended(replica, link, writer, u64::MAX)

@@ -13,8 +13,9 @@ use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
 /// Time in milliseconds for which an absent guest that has written nothing is waited for, or an absent copy of a
-/// member's data. It applies while a restarted member or a rejoining replica waits for that. A copy has its link in
-/// turns with its original, so it would delay each restart.
+/// member's data. It applies while a member's start or end waits for that, and to copies also while any writer's end does. A
+/// copy has its link in turns with its original. So it would delay each restart, and the end of its own earlier writers,
+/// whose adds count only after that.
 pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
 
 /// Guests without a link for which a member waits as long as it is told to. If there are more, the ones that went first
@@ -61,16 +62,18 @@ impl SyncMachine {
         let is_in_crowd = |writer: &WriterId| crowd.binary_search(writer).is_ok();
         self.guests.update(|it| it.silent = silent);
         let hurried = replica.membership.delays_members(&replica.state);
-        let least = match hurried || !crowd.is_empty() {
+        let copies = &self.guests.brief;
+        let ends = !copies.is_empty() && replica.membership.delays_ends(&replica.state);
+        let least = match hurried || ends || !crowd.is_empty() {
             true => lease.min(EMPTY_LEASE_MS),
             false => lease,
         };
-        let copies = &self.guests.copies;
-        let is_brief =
-            |writer: &WriterId| replica.state.held(writer) == 0 || copies.contains(writer);
-        let is_soon = |writer: &WriterId| {
-            is_in_crowd(writer) || hurried && !is_linked(writer) && is_brief(writer)
+        let is_brief = |writer: &WriterId| match copies.contains(writer) {
+            true => hurried || ends,
+            false => hurried && replica.state.held(writer) == 0,
         };
+        let is_soon =
+            |writer: &WriterId| is_in_crowd(writer) || !is_linked(writer) && is_brief(writer);
         let lease = |writer: &WriterId| if is_soon(writer) { least } else { lease };
         let silent = self.guests.silent.iter();
         // Most are within any lease, and are not looked up.

@@ -77,10 +77,10 @@ fn a_hello_of_a_copy_is_told_and_its_link_is_no_start_of_a_member() {
         end.sync.handle(0, &mut end.replica, input);
         if capabilities == COPY {
             assert_eq!(end.sync.take_copies(), [(link, id(2))]);
-            assert_eq!(end.sync.guests.copies, [id(2)]);
+            assert!(end.sync.guests.brief.ends_with(&[id(2)]));
             end.sync.set_writer(link, id(5));
             assert_eq!(end.sync.take_copies(), [(link, id(5))]);
-            assert_eq!(end.sync.guests.copies, [id(2), id(5)]);
+            assert!(end.sync.guests.brief.ends_with(&[id(2), id(5)]));
             assert_eq!(end.sync.linked_member_count(&end.replica), 0);
         } else {
             assert_eq!(end.sync.linked_member_count(&end.replica), 1);

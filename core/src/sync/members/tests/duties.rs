@@ -107,7 +107,7 @@ fn one_that_wrote_nothing_or_a_copy_is_not_waited_for_long_while_a_start_waits_f
             .merge_with(&wrote, Some(id(6)), &mut |_| ())
             .unwrap();
         if is_copy {
-            end.sync.guests.stored().copies.push(id(6));
+            end.sync.guests.stored().brief.push(id(6));
         }
         let mut alive = |now| {
             end.now = now;
@@ -119,6 +119,43 @@ fn one_that_wrote_nothing_or_a_copy_is_not_waited_for_long_while_a_start_waits_f
         let is_over = [is_held_up, is_held_up && is_copy];
         assert_eq!(alive(100 + EMPTY_LEASE_MS), is_over.map(|it| !it));
         assert_eq!(alive(100 + 600_000), [false, false]);
+    }
+}
+
+/// A copy has its link in turns. What it had counted under an earlier writer counts once that is over. It may not have
+/// said that it is a copy on the link on which it stood aside.
+#[test]
+fn a_copy_is_not_waited_for_long_while_the_end_of_any_writer_waits_for_that() {
+    for is_awaited in [true, false] {
+        let (end, [other, _]) = &mut three();
+        end.sync.config.guest_timeout_ms = 600_000;
+        let [page, copy, before] = [5, 6, 7].map(id);
+        for (number, writer, owner) in [(1, page, [77; 32]), (2, copy, OTHER)] {
+            let link = end.link(number, writer);
+            end.sync.set_owner(link, owner);
+            end.sync.admit_peer(0, &mut end.replica, link);
+            end.cut(link);
+        }
+        end.replica.members_mut().admit(&before).unwrap();
+        let starts = end.replica.vector();
+        for writer in [page, copy, before] {
+            end.replica
+                .membership
+                .note_seen(&end.replica.state, &writer, &starts);
+        }
+        end.now = 100;
+        end.tend();
+        assert!(end.replica.members().accepts_from(other));
+        if is_awaited {
+            end.replica.members_mut().fence(&before).unwrap();
+        }
+        let mut alive = |now| {
+            end.now = now;
+            end.tend();
+            [page, copy].map(|it| end.replica.members().accepts_from(&it))
+        };
+        assert_eq!(alive(100 + EMPTY_LEASE_MS - 1), [true, true]);
+        assert_eq!(alive(100 + EMPTY_LEASE_MS), [true, !is_awaited]);
     }
 }
 
