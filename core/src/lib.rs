@@ -186,7 +186,7 @@
 //!
 //! | folder or file | holds |
 //! |---|---|
-//! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `recent`, `vector`, `expired`, `writer_id`, `once`, `optional`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends, the null object of a part that a program lacks; they name no layer |
+//! | `error`, `bounds`, `hash`, `sort`, `list`, `sheet`, `numbers`, `recent`, `vector`, `expired`, `writer_id`, `once`, `optional`, `reserved` | the ground: errors, bounds, hashes, names, version vectors, the judgement of ends, the null object of a part that a program lacks; they name no layer |
 //! | `state/` | the CRDT: counters, their memory, the join, delta intervals |
 //! | `message/` | the unit that travels: a delta interval, with membership records and the keys of requests |
 //! | `ledger/` | the keys of budgets, leases, sequences and rate limits |
@@ -226,6 +226,7 @@ mod ledger;
 mod list;
 mod membership;
 mod message;
+mod numbers;
 mod once;
 mod optional;
 #[cfg(feature = "budgets")]

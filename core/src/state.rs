@@ -81,6 +81,7 @@ pub(crate) mod writers;
 pub(crate) use crate::vector;
 
 use crate::error::Error;
+use crate::numbers::Numbers;
 use crate::optional::{GUESTS, GuestPart, MemberPart, Optional};
 use crate::writer_id::{Space, WriterId};
 use alloc::vec::Vec;
@@ -89,7 +90,6 @@ use counter::Act;
 use keys::{KeyId, KeyIndex, Keys, NoIndex};
 use page::{OWN, PAGE, Page, bits};
 use slot::Slot;
-use writers::Numbers;
 
 /// The shards of a space, and the version vector up to which this replica has them.
 #[derive(Clone)]

@@ -17,6 +17,7 @@ mod core_src {
     pub(crate) mod expired;
     pub(crate) mod hash;
     pub(crate) mod list;
+    pub(crate) mod numbers;
     pub(crate) mod optional;
     pub(crate) mod recent;
     pub(crate) mod sheet;
@@ -30,7 +31,7 @@ mod core_src {
 
 pub(crate) use core_src::list::list;
 pub(crate) use core_src::{
-    bounds, expired, hash, optional, recent, sheet, sort, state, vector, writer_id,
+    bounds, expired, hash, numbers, optional, recent, sheet, sort, state, vector, writer_id,
 };
 
 /// The errors that these files make: of all boundaries, only the one of writes.

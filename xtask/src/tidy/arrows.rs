@@ -5,12 +5,13 @@ use super::paths::{Named, Paths};
 use std::path::Path;
 
 /// Bounds, hashes, ids, errors: every folder may name these.
-const GROUND: [&str; 13] = [
+const GROUND: [&str; 14] = [
     "bounds",
     "error",
     "expired",
     "hash",
     "list",
+    "numbers",
     "once",
     "optional",
     "recent",
@@ -27,7 +28,7 @@ const UPWARD: (&str, &str) = ("core/src/replica/quota.rs", "quota");
 
 /// Each folder with the folders that it may name beside the ground, from below to above. A file of the ground
 /// names only what its row has.
-const ARROWS: [(&str, &[&str]); 26] = [
+const ARROWS: [(&str, &[&str]); 27] = [
     ("bounds", &[]),
     ("hash", &[]),
     ("optional", &[]),
@@ -40,6 +41,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
     // An error names a writer, and a name of a space can be refused: the two files are one unit.
     ("error", &["bounds", "hash", "optional"]),
     ("expired", &["error", "sort"]),
+    ("numbers", &["error"]),
     ("vector", &["error", "hash", "list"]),
     ("state", &[]),
     ("message", &["state"]),
