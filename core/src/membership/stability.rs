@@ -84,7 +84,7 @@ use crate::membership::Membership;
 use crate::membership::admission::Forgotten;
 use crate::message::Message;
 use crate::message::records::{Fence, MembershipRecord, Owner, SUCCESSORS_MAX, Statement, of};
-use crate::optional::{GUESTS, Optional};
+use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::sort::sort_by_key;
 use crate::state::page::OWN;
 use crate::state::slot::Stamp;
@@ -267,12 +267,16 @@ impl Membership {
 
     /// Begins a collection, which finds out anew whether anything waits to be stable.
     pub(crate) fn stop_waiting(&mut self) {
-        self.table.update(|it| it.waiting = false);
+        if MEMBERS {
+            self.table.update(|it| it.waiting = false);
+        }
     }
 
     /// Notes whether something waits to be stable.
     pub(crate) fn note_waiting(&mut self, waits: bool) {
-        self.table.update(|it| it.waiting |= waits);
+        if MEMBERS {
+            self.table.update(|it| it.waiting |= waits);
+        }
     }
 
     /// Whether this member waits for acknowledgements that it has not requested yet.

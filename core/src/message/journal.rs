@@ -32,9 +32,10 @@ use crate::sort::sort;
 use crate::state::operation::Op;
 use crate::writer_id::WriterId;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::ops::Bound;
+use bundles::{Bundles, Latest};
+
+mod bundles;
 
 /// With more unconfirmed transactions than this, they are bundled also while a link leads to a member: it may
 /// carry nothing.
@@ -126,13 +127,13 @@ pub struct Journal {
     pub(crate) writer: Option<WriterId>,
     /// The transactions with their operations, ascending by clock.
     pub(crate) made: Vec<Made>,
-    /// The first clock of each bundle, by its last one.
-    pub(crate) bundled: BTreeMap<u64, u64>,
+    /// Where each bundle ends.
+    pub(crate) bundled: Bundles,
     /// Whether transactions are bundled, however few there are.
     pub(crate) bundles: bool,
     /// If they may, the clock in `made` of the last transaction on each counter since something was sent, by
     /// the hash of its key. Counters with one hash share the entry of the last one.
-    pub(crate) latest: BTreeMap<u64, u64>,
+    pub(crate) latest: Latest,
     /// The idempotency keys of transactions that were made under one, ascending by clock.
     pub(crate) keyed: Vec<(u64, Once)>,
     /// Up to this clock the transactions were dropped.
@@ -152,9 +153,9 @@ impl Empty for Journal {
     const EMPTY: Journal = Journal {
         writer: None,
         made: Vec::new(),
-        bundled: BTreeMap::new(),
+        bundled: Bundles::EMPTY,
         bundles: false,
-        latest: BTreeMap::new(),
+        latest: Latest::EMPTY,
         keyed: Vec::new(),
         dropped: 0,
         open: 0,
@@ -173,10 +174,8 @@ impl Journal {
 
     /// How many transactions it has. Each one of a bundle counts.
     pub fn len(&self) -> usize {
-        let bundled = self
-            .bundled
-            .values()
-            .filter_map(|clock| self.find(*clock).ok());
+        let bundled = self.bundled.after(&self.made, 0);
+        let bundled = bundled.filter_map(|(_, clock)| self.find(clock).ok());
         let more = bundled.map(|at| self.made[at].count as usize - 1);
         self.made.len() + more.sum::<usize>()
     }
@@ -188,7 +187,8 @@ impl Journal {
 
     /// The clock of the last unconfirmed transaction, 0 if there is none.
     pub(crate) fn last(&self) -> u64 {
-        let bundled = self.bundled.last_key_value().map_or(0, |it| *it.0);
+        let bundled = self.bundled.after(&self.made, 0).next_back();
+        let bundled = bundled.map_or(0, |it| it.0);
         let made = self.made.last().map_or(self.open, |made| made.clock);
         made.max(bundled)
     }
@@ -219,8 +219,8 @@ impl Journal {
 
     fn bundle(&mut self, clock: u64, did: &[Did]) -> Option<()> {
         let (one, others) = did.split_first()?;
-        let first = *self.latest.get(&hash_of(one))?;
-        let is_latest = |it: &Did| self.latest.get(&hash_of(it)) == Some(&first);
+        let first = self.latest.get(hash_of(one))?;
+        let is_latest = |it: &Did| self.latest.get(hash_of(it)) == Some(first);
         if self.is_keyed(clock) || self.is_keyed(first) || !others.iter().all(is_latest) {
             return None;
         }
@@ -236,9 +236,8 @@ impl Journal {
         for (it, other) in made.did.iter_mut().zip(did) {
             it.op = Op::Add(it.sum_with(other)?);
         }
-        self.bundled.remove(&made.last);
-        self.bundled.insert(clock, first);
         (made.last, made.count) = (clock, made.count + 1);
+        self.bundled.push(&self.made, clock, first);
         Some(())
     }
 
@@ -263,8 +262,7 @@ impl Journal {
 
     /// The first clocks of the bundles that begin before a clock, or at it, and end after it.
     fn across(&self, clock: u64) -> Vec<u64> {
-        let after = (Bound::Excluded(clock), Bound::Unbounded);
-        let bundled = self.bundled.range(after).map(|it| *it.1);
+        let bundled = self.bundled.after(&self.made, clock).map(|it| it.1);
         let mut across: Vec<u64> = bundled.filter(|first| *first <= clock).collect();
         sort(&mut across);
         across
@@ -273,9 +271,8 @@ impl Journal {
     /// The last clock of a bundle with transactions up to this clock and after it.
     /// `None` if there are none.
     pub(crate) fn bundled_across(&self, clock: u64) -> Option<u64> {
-        let after = (Bound::Excluded(clock), Bound::Unbounded);
-        let mut bundled = self.bundled.range(after).rev();
-        bundled.find(|(_, first)| **first <= clock).map(|it| *it.0)
+        let mut bundled = self.bundled.after(&self.made, clock).rev();
+        bundled.find(|it| it.1 <= clock).map(|it| it.0)
     }
 
     /// Returns the part after a clock. Bundles that end after it are in it.
@@ -299,29 +296,23 @@ impl Journal {
 
     /// Sets the transactions, ascending by clock.
     pub(crate) fn set_made(&mut self, made: Vec<Made>) {
-        self.bundled.clear();
-        for made in made.iter().filter(|made| made.last > made.clock) {
-            self.bundled.insert(made.last, made.clock);
-        }
+        self.bundled = Bundles::of(&made);
         self.made = made;
     }
 
     /// Appends the part that follows. It may have a bundle of this one again, with more transactions.
     pub(crate) fn extend(&mut self, more: &Journal) {
         let end = self.made.last().map_or(0, |made| made.clock);
+        let mut new = Vec::new();
         for made in &more.made {
             match self.find(made.clock) {
-                Ok(at) if self.made[at].last < made.last => {
-                    self.bundled.remove(&self.made[at].last);
-                    self.made[at].clone_from(made);
-                }
+                Ok(at) if self.made[at].last < made.last => self.made[at].clone_from(made),
                 Err(_) if made.clock > end => self.made.push(made.clone()),
                 _ => continue,
             }
-            if made.last > made.clock {
-                self.bundled.insert(made.last, made.clock);
-            }
+            new.push(made);
         }
+        self.bundled.extend(new.into_iter());
         // A record that no store wrote may have keys of other transactions.
         let end = self.keyed.last().map_or(end, |keyed| keyed.0.max(end));
         self.keyed
@@ -344,15 +335,7 @@ impl Journal {
                 at += 1;
                 at > held || across.binary_search(&made.clock).is_ok()
             });
-            while let Some(last) = self
-                .bundled
-                .keys()
-                .next()
-                .copied()
-                .filter(|it| *it <= clock)
-            {
-                self.bundled.remove(&last);
-            }
+            self.bundled.drop_upto(clock);
             if self.made.capacity() > ROOM_MIN && self.made.len() < self.made.capacity() / 4 {
                 self.made.shrink_to_fit();
             }

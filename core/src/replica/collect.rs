@@ -30,7 +30,7 @@ impl MembersMut<'_> {
         replica.membership.stop_waiting();
         let mut changed = replica.sweep_counters(&quorum, &stored);
         changed |= replica.forget(&quorum, &stored);
-        let waits = replica.waits_for_others(&quorum);
+        let waits = MEMBERS && replica.waits_for_others(&quorum);
         replica.membership.note_waiting(waits);
         if changed {
             replica.state.note_collected();
