@@ -50,6 +50,16 @@ impl Numbers {
         self.0.retain(|entry| keep(entry.1));
     }
 
+    /// The only writer from the first one of these ids to the last one.
+    #[cfg(feature = "guests")]
+    pub(crate) fn only_within(&self, first: &WriterId, last: &WriterId) -> Option<WriterId> {
+        let (Ok(at) | Err(at)) = self.find(first);
+        let ids = self.0[at..].iter().map(|entry| entry.0);
+        let mut those = ids.take_while(|it| it <= last);
+        let only = those.next();
+        only.filter(|_| those.next().is_none())
+    }
+
     /// Each writer with its number, ascending by writer.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (WriterId, u32)> + '_ {
         self.0.iter().copied()

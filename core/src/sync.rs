@@ -527,7 +527,7 @@ impl SyncMachine {
                 Ok(())
             }
             #[cfg(feature = "guests")]
-            Body::Round(round) => self.round_came(now, replica, link, &round),
+            Body::Round(round) => self.round_came(now, replica, link, round),
             #[cfg(feature = "guests")]
             Body::Position(position) => {
                 self.position_came(now, replica, link, &position);

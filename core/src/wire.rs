@@ -9,7 +9,7 @@
 //! | `frame` | frames, and the hello |
 //! | `message`, `side`, `record`, `keyed` | a message: shards in columns, slots' records, membership records, keys |
 //! | `earlier`, `adds` | records of a store: unconfirmed transactions; plain adds |
-//! | `round` | changes between positions of their sender |
+//! | `round`, `names` | changes between positions of their sender; short names of writers in them |
 //! | `ask`, `want`, `audit` | questions of consistency levels, requests for rights, audits |
 //! | `token` | a session's dependencies, as text |
 //!
@@ -37,6 +37,8 @@ mod earlier;
 mod frame;
 mod keyed;
 mod message;
+#[cfg(feature = "guests")]
+mod names;
 mod record;
 #[cfg(feature = "guests")]
 mod round;
@@ -63,6 +65,8 @@ pub use frame::{
 #[cfg(feature = "members")]
 pub(crate) use keyed::{decode_adds, encode_adds, room_for_keyed};
 
+#[cfg(feature = "guests")]
+pub use names::Names;
 #[cfg(feature = "guests")]
 pub use round::{Followed, Position, Round};
 #[cfg(feature = "tokens")]

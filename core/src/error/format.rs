@@ -64,6 +64,8 @@ pub enum Rule {
     Period,
     /// A round leads to a later position.
     Positions,
+    /// Short names of writers ascend, have 8 to 62 bits, and are no other writer's.
+    Names,
 }
 
 impl fmt::Display for Rule {
@@ -102,6 +104,9 @@ impl fmt::Display for Rule {
             Rule::Limits => "limits of a configuration ascend by name, and are in range",
             Rule::Period => "a period's name has its end, its limit's birth, and a key",
             Rule::Positions => "a round leads to a later position",
+            Rule::Names => {
+                "short names of writers ascend, have 8 to 62 bits, and are no other writer's"
+            }
         })
     }
 }

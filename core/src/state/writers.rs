@@ -51,6 +51,12 @@ impl<I: KeyIndex> State<I> {
         self.numbers.iter()
     }
 
+    /// The only writer with a number from the first one of these ids to the last one.
+    #[cfg(feature = "guests")]
+    pub(crate) fn only_within(&self, first: &WriterId, last: &WriterId) -> Option<WriterId> {
+        self.numbers.only_within(first, last)
+    }
+
     /// How many writers have a number.
     #[inline]
     pub(crate) fn writer_count(&self) -> usize {

@@ -69,7 +69,7 @@ impl SyncMachine {
         now: Millis,
         replica: &mut Replica,
         link: Link,
-        round: &Round,
+        mut round: Round,
     ) -> Result<(), Error> {
         let Some(following) = self.peer(link).map(|peer| &peer.following) else {
             return Ok(());
@@ -81,12 +81,18 @@ impl SyncMachine {
             self.want(now, replica, link);
             return Ok(());
         }
-        let message = &round.message;
-        let new = self.new_of(replica, Some(link), message);
-        if self
-            .merge_from(now, replica, link, (&[], message), &new)?
-            .is_none()
-        {
+        let message = &mut round.message;
+        let find = |first: &_, last: &_| replica.state.only_within(first, last);
+        let is_known = round.names.resolve(message, find);
+        let message = &*message;
+        let merged = match is_known {
+            true => {
+                let new = self.new_of(replica, Some(link), message);
+                self.merge_from(now, replica, link, (&[], message), &new)?
+            }
+            false => None,
+        };
+        if merged.is_none() {
             if let Some(peer) = self.peer_mut(link) {
                 peer.following.take();
             }

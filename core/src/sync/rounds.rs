@@ -23,7 +23,7 @@ use super::{Body, Digests, Link, Millis, Session, SyncMachine};
 use crate::bounds::FRAME_BYTES_MAX;
 use crate::replica::{Mark, Push, Replica};
 use crate::state::vector::VersionVector;
-use crate::wire::{Followed, Position, Round, encode};
+use crate::wire::{Followed, Names, Position, Round, encode};
 use crate::writer_id::WriterId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -371,7 +371,15 @@ impl SyncMachine {
         }
         let bytes = match replica.round(mark) {
             Push::Message(message) => {
-                let round = Round { from, to, message };
+                let find = |first: &_, last: &_| replica.state.only_within(first, last);
+                let is_known = |writer: &_| replica.had(mark, writer);
+                let names = Names::of(&message, replica.state.writer_count(), find, is_known);
+                let round = Round {
+                    from,
+                    to,
+                    names,
+                    message,
+                };
                 Some(encode(replica.space(), &Body::Round(round)))
             }
             _ => None,

@@ -489,6 +489,8 @@ pub(crate) fn encode(space: &Space, body: &Body) -> Vec<u8> {
         #[cfg(feature = "budgets")]
         Body::Draw(draw) => put_draw(&mut out, draw),
         #[cfg(feature = "guests")]
+        Body::Time(_) | Body::Round(_) | Body::Position(_) if !MEMBERS => {} // no guest sends it
+        #[cfg(feature = "guests")]
         Body::Time(unix_ms) => put_varint(&mut out, *unix_ms),
         #[cfg(feature = "guests")]
         Body::Round(round) => put_round(&mut out, round),

@@ -165,18 +165,32 @@ pub(super) fn put_memory(out: &mut Vec<u8>, message: &Message) {
 
 /// Appends a message.
 pub(super) fn put_message(out: &mut Vec<u8>, message: &Message) {
+    put_writers(out, &message.delta.writers);
+    put_rest(out, message);
+}
+
+/// Appends a table of writers.
+pub(super) fn put_writers(out: &mut Vec<u8>, writers: &[Entry]) {
+    put_varint(out, writers.len() as u64);
+    for entry in writers {
+        put(out, entry.writer.as_bytes());
+        put_clocks(out, entry);
+    }
+}
+
+pub(super) fn put_clocks(out: &mut Vec<u8>, entry: &Entry) {
+    put_varint(out, entry.lo);
+    put_varint(out, entry.hi - entry.lo);
+}
+
+/// Appends what follows the table of writers.
+pub(super) fn put_rest(out: &mut Vec<u8>, message: &Message) {
     let Delta {
         writers,
         keys,
         pages,
         ..
     } = &message.delta;
-    put_varint(out, writers.len() as u64);
-    for entry in writers {
-        put(out, entry.writer.as_bytes());
-        put_varint(out, entry.lo);
-        put_varint(out, entry.hi - entry.lo);
-    }
     put_varint(out, keys.len() as u64);
     let mut before = "";
     for key in keys.iter() {
@@ -219,7 +233,13 @@ pub(super) fn read_memory(reader: &mut Reader<'_>, message: &mut Message) -> Res
 /// Reads a message from a peer. In an open space it may have no keyed operations: only stores have them
 /// there.
 pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
-    let message = read_message(reader, &TOLD)?;
+    let writers = read_writers_told(reader)?;
+    read_told_of(reader, writers)
+}
+
+/// The same after its table of writers.
+pub(super) fn read_told_of(reader: &mut Reader<'_>, writers: Vec<Entry>) -> Result<Message, Fail> {
+    let message = read_rest(reader, &TOLD, writers)?;
     if !message.closed && message.has_reserved_keys() {
         return Err(reader.malformed(Rule::OpenBudget));
     }
@@ -238,6 +258,15 @@ pub(super) fn read_told(reader: &mut Reader<'_>) -> Result<Message, Fail> {
 /// Reads a message to the end.
 fn read_message(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Message, Fail> {
     let writers = read_writers(reader, bounds.writers)?;
+    read_rest(reader, bounds, writers)
+}
+
+/// Reads a message to the end, after its table of writers.
+fn read_rest(
+    reader: &mut Reader<'_>,
+    bounds: &Bounds,
+    writers: Vec<Entry>,
+) -> Result<Message, Fail> {
     let keys = read_keys(reader, bounds.key_bytes)?;
     let pages = keys.len().div_ceil(PAGE);
     let mut message = Message {
@@ -340,6 +369,17 @@ pub(super) fn find_told_writer(
     Ok(None)
 }
 
+/// Reads a table of writers from a peer.
+pub(super) fn read_writers_told(reader: &mut Reader<'_>) -> Result<Vec<Entry>, Fail> {
+    read_writers(reader, TOLD.writers)
+}
+
+/// Checks that a peer's table has no more writers than it may.
+#[cfg(feature = "guests")]
+pub(super) fn check_writers_told(reader: &mut Reader<'_>, count: usize) -> Result<(), Fail> {
+    check_writers(reader, count, TOLD.writers)
+}
+
 fn read_writers(reader: &mut Reader<'_>, max: usize) -> Result<Vec<Entry>, Fail> {
     let count = reader.count(18);
     check_writers(reader, count, max)?;
@@ -357,6 +397,11 @@ fn read_writer(reader: &mut Reader<'_>, last: Option<&Entry>) -> Result<Entry, F
     if last.is_some_and(|last| last.writer >= writer) {
         return Err(reader.malformed(Rule::WritersAscend));
     }
+    read_clocks(reader, writer)
+}
+
+/// Reads the rest of a writer's entry.
+pub(super) fn read_clocks(reader: &mut Reader<'_>, writer: WriterId) -> Result<Entry, Fail> {
     let lo = reader.varint();
     let hi = lo.checked_add(reader.varint());
     // The greatest number is reserved for the low clock that excludes every shard.

@@ -4,7 +4,8 @@
 use super::Digests;
 use super::bytes::{Fail, Reader, put_varint};
 use super::frame::{put_digests, read_digests};
-use super::message::{put_message, put_vector, read_told, read_vector};
+use super::message::{put_rest, put_vector, read_told_of, read_vector};
+use super::names::{Names, put_names, read_names};
 use crate::error::Rule;
 use crate::message::Message;
 use crate::state::vector::VersionVector;
@@ -19,7 +20,9 @@ pub struct Round {
     pub from: u64,
     /// The position that the receiver has reached with the round.
     pub to: u64,
-    /// The changes.
+    /// How the table of the changes names writers.
+    pub names: Names,
+    /// The changes. Where a round was just read, short names are in the place of ids.
     pub message: Message,
 }
 
@@ -49,7 +52,8 @@ pub struct Followed {
 pub(super) fn put_round(out: &mut Vec<u8>, round: &Round) {
     put_varint(out, round.from);
     put_varint(out, round.to - round.from);
-    put_message(out, &round.message);
+    put_names(out, &round.names, &round.message.delta.writers);
+    put_rest(out, &round.message);
 }
 
 pub(super) fn read_round(reader: &mut Reader<'_>) -> Result<Round, Fail> {
@@ -57,8 +61,14 @@ pub(super) fn read_round(reader: &mut Reader<'_>) -> Result<Round, Fail> {
     let Some(to) = from.checked_add(reader.varint()).filter(|to| *to > from) else {
         return Err(reader.malformed(Rule::Positions));
     };
-    let message = read_told(reader)?;
-    Ok(Round { from, to, message })
+    let (names, writers) = read_names(reader)?;
+    let message = read_told_of(reader, writers)?;
+    Ok(Round {
+        from,
+        to,
+        names,
+        message,
+    })
 }
 
 pub(super) fn put_position(out: &mut Vec<u8>, position: &Position) {

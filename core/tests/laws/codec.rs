@@ -4,7 +4,8 @@ use crate::limits::put;
 use crate::support::{Random, cases, full, keys, replica, space, world, writer};
 use tallymesh_core::bounds::{AGENT_BYTES_MAX, FRAME_BYTES_MAX, KEY_BYTES_MAX, PROOF_BYTES_MAX};
 use tallymesh_core::wire::{
-    Body, Delta, Digests, Followed, Frame, Hello, Intro, Last, Position, Pull, Round, VERSION, Why,
+    Body, Delta, Digests, Followed, Frame, Hello, Intro, Last, Names, Position, Pull, Round,
+    VERSION, Why,
 };
 use tallymesh_core::{
     DecodeError, Encode, Error, LinkError, Mark, Message, Op, Replica, WriterId, frame_space,
@@ -154,11 +155,26 @@ fn frame(random: &mut Random) -> Frame {
         9 => Body::Time(random.next() >> random.below(64)),
         10 => {
             let from = random.next() >> 1 >> random.below(63);
-            Body::Round(Round {
-                from,
-                to: from + 1 + (random.next() >> 1 >> random.below(63)),
-                message: message(random),
-            })
+            let message = message(random);
+            let find = |first: &WriterId, last: &WriterId| {
+                let mut those = (0..16)
+                    .map(writer)
+                    .filter(|it| (first..=last).contains(&it));
+                those.next().filter(|_| those.next().is_none())
+            };
+            let known = random.next();
+            let is_known = |it: &WriterId| known >> (it.as_bytes()[0] % 64) & 1 > 0;
+            let round = Frame {
+                space: space(),
+                body: Body::Round(Round {
+                    from,
+                    to: from + 1 + (random.next() >> 1 >> random.below(63)),
+                    names: Names::of(&message, 1 << 20, find, is_known),
+                    message,
+                }),
+            };
+            // Where it was read, names are in the place of ids.
+            Frame::decode(&round.encode()).unwrap().body
         }
         11 => Body::Position(Position {
             at: random.next() >> random.below(64),

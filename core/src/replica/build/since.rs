@@ -186,6 +186,13 @@ impl Replica {
         Push::Message(message)
     }
 
+    /// Whether a writer had made a transaction by a mark.
+    #[cfg(feature = "members")]
+    pub(crate) fn had(&self, mark: &Mark, writer: &WriterId) -> bool {
+        let number = self.state.number_of(writer);
+        number.is_some_and(|number| self.state.low(&mark.state, number as usize) > 0)
+    }
+
     /// Whether any writer made a transaction after a mark.
     #[cfg(feature = "members")]
     pub(crate) fn has_news(&self, mark: &Mark) -> bool {

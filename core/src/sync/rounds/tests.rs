@@ -391,3 +391,26 @@ fn a_page_is_asked_again_when_what_its_changes_build_on_has_come() {
     mesh.settle();
     assert_eq!(mesh.node.0.value("likes"), Some(113));
 }
+
+#[test]
+fn a_round_names_writers_that_are_known_by_their_first_bits() {
+    let mut mesh = Mesh::new(true, 2);
+    mesh.pages[0].0.add("likes", 1).unwrap();
+    mesh.at_page(0, Input::Changed);
+    mesh.settle();
+    let frames = mesh.add("likes");
+    let Body::Round(round) = body(&frames[0].1) else {
+        panic!("{frames:?}")
+    };
+    assert_eq!((round.names.bits, &round.names.whole[..]), (8, &[][..]));
+    mesh.deliver(&frames);
+    // Who does not know the writer pulls.
+    mesh.pages.pop();
+    mesh.pages[0].0 = replica(1);
+    let frames = mesh.add("likes");
+    mesh.deliver(&frames[..1]);
+    assert_eq!(mesh.value(0), None);
+    let asked = mesh.told(0);
+    let pulls = |it: &Sent| matches!(body(&it.1), Body::Pull(_));
+    assert!(asked.iter().any(pulls), "{asked:?}");
+}
