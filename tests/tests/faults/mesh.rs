@@ -22,7 +22,7 @@ pub(crate) const NODES: usize = 5;
 
 /// The log level of nodes. It leaves out the messages about each writer that leaves, because there are many.
 const LOG: &str = "warn,libp2p_request_response=error,tallymesh_node=info,\
-                   tallymesh_node::driver::space::members=warn";
+                   tallymesh_node_engine::driver::space::members=warn";
 
 /// The addresses of the nodes that run. Clients look here whenever they connect.
 #[derive(Clone, Default)]
