@@ -415,6 +415,8 @@ impl SyncMachine {
         let until = now + Millis::from(self.config.resume_ms);
         let resumes = !self.is_limited(link);
         self.pulls.gone(link, resumes.then_some(until));
+        #[cfg(feature = "members")]
+        self.note_gone(now, replica, link);
         let at = self.peers.iter().position(|peer| peer.link == link);
         if let Some(at) = at {
             self.peers.remove(at);

@@ -37,6 +37,8 @@ const PATIENCE_MS: Millis = 20_000;
 pub(super) struct Guests {
     /// Sponsored writers without a link, or that are behind: since when, and their progress.
     silent: Vec<(WriterId, Millis, u64)>,
+    /// Pages whose links ended lately.
+    gone: Vec<silent::Gone>,
     /// Peers that asked for the end of their writer, and wait for the clock up to which it counts.
     leaving: Vec<(Link, WriterId)>,
     /// Since when collection is put off.
@@ -66,6 +68,7 @@ pub(super) struct Guests {
 impl Empty for Guests {
     const EMPTY: Guests = Guests {
         silent: Vec::new(),
+        gone: Vec::new(),
         leaving: Vec::new(),
         put_off: None,
         ended: 0,

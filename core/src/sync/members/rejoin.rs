@@ -5,6 +5,7 @@ use crate::message::Message;
 use crate::message::journal::EarlierWriter;
 use crate::optional::{GUESTS, MEMBERS, Optional};
 use crate::replica::Replica;
+use crate::state::vector::VersionVector;
 use crate::sync::{Body, Link, Millis, Output, SyncMachine};
 use crate::wire::Last;
 use crate::writer_id::WriterId;
@@ -111,11 +112,32 @@ impl SyncMachine {
         };
         it.fresh = Some(writer);
         let link = it.link;
+        let counts_all = it.last == Some(Last::Upto(replica.clock())) && replica.clock() > 0;
+        if counts_all && !it.member && !it.unsent && self.go_on_from_here(now, replica, link) {
+            return true;
+        }
         self.end_partial_transfers();
         self.prove(replica, link);
         self.send(replica, link, Body::Writer(writer));
         self.pulls.put_first(now, link);
         self.pull_next(now, replica);
+        true
+    }
+
+    /// Begins again from what is here, because all that this replica made counts. It lacks only what is new elsewhere,
+    /// and pulls that. If it has anything that does not count, it finds that out then, and begins again once more, with a
+    /// writer that has made nothing.
+    ///
+    /// Returns false if it has not received that all the writers here were taken in, as its own may not have been yet.
+    fn go_on_from_here(&mut self, now: Millis, replica: &mut Replica, link: Link) -> bool {
+        let state = replica.delta(&VersionVector::default());
+        if !state.is_whole() || state.stranger().is_some() {
+            return false;
+        }
+        self.begin_again(now, replica, link, (&[], &state));
+        if let Some(peer) = self.peer_mut(link) {
+            peer.level = false;
+        }
         true
     }
 

@@ -1,30 +1,90 @@
 //! Silent guests: guests that a member sponsors and from which it receives nothing.
 //!
-//! A guest is waited for during the guest timeout, so that a page whose link breaks goes on under its writer. Pages that
-//! come, count and vanish without a word would fill a space within that time. So a member waits so long for
-//! [`ABSENT_MAX`] guests without a link, and for more of them only [`EMPTY_LEASE_MS`]. A guest that comes back after that
-//! rejoins, and makes again what did not count.
+//! | guest | how long a member waits for it |
+//! |---|---|
+//! | a page whose link ended | [`BRIEF_MS`] |
+//! | a process with a member's key that stands aside, or is about to announce itself, without a link | [`BRIEF_MS`], while the end of any writer waits for that |
+//! | a guest that has written nothing, without a link | [`BRIEF_MS`], while a member's start or end waits for that |
+//! | guests without a link beyond [`ABSENT_MAX`], those that went first | [`BRIEF_MS`] |
+//! | any other one | the guest timeout |
+//!
+//! Others wait for what a guest acknowledges: a replica that has to begin again, for instance, until it knows what of its
+//! earlier writer counts. A page that comes back later goes on from what it has under a fresh writer, if members have all
+//! that it made, and otherwise rejoins. A node has more to lose by that than a page. A member that was started again does
+//! not know which guests are pages.
 
 use crate::optional::Optional;
 use crate::replica::Replica;
 use crate::sort::sort;
+#[cfg(feature = "members")]
+use crate::sync::Link;
 use crate::sync::{Millis, SyncMachine};
 use crate::writer_id::WriterId;
 use alloc::vec::Vec;
 
-/// Time in milliseconds for which an absent guest that has written nothing is waited for, or an absent copy of a
-/// member's data. It applies while a member's start or end waits for that, and to copies also while any writer's end does. A
-/// copy has its link in turns with its original. So it would delay each restart, and the end of its own earlier writers,
-/// whose adds count only after that.
-pub(super) const EMPTY_LEASE_MS: Millis = 5_000;
+/// Time in milliseconds for which a member waits for a guest that loses little, or that many wait for. A shorter time
+/// gives up pages whose links break for a moment. A longer one delays others.
+///
+/// A copy of a data folder has its link in turns with its original. So it would delay each restart, and the end of its own
+/// earlier writers, whose adds count only after that.
+pub(super) const BRIEF_MS: Millis = 5_000;
 
 /// Guests without a link for which a member waits as long as it is told to. If there are more, the ones that went first
 /// are given up sooner. Lower makes more pages rejoin whose links break for seconds. Higher leaves room to fewer others.
 pub(super) const ABSENT_MAX: usize = 256;
 
+/// A page whose link ended.
+#[derive(Clone)]
+pub(super) struct Gone {
+    writer: WriterId,
+    since: Millis,
+    /// Its clock then. If it is heard of later, it has a link elsewhere.
+    clock: u64,
+}
+
 impl SyncMachine {
-    /// Fences sponsored guests that were silent or made no progress for the guest timeout. A guest that has
-    /// written nothing loses little by it.
+    /// Notes that a page's link ends.
+    #[cfg(feature = "members")]
+    pub(in crate::sync) fn note_gone(&mut self, now: Millis, replica: &Replica, link: Link) {
+        let peer = self.peer(link).filter(|peer| !peer.broadcast);
+        let hello = peer.and_then(|peer| peer.hello.as_ref());
+        let Some(writer) = hello.filter(|it| it.follows).map(|it| it.writer) else {
+            return;
+        };
+        if replica.members().is_member() && replica.members().is_sponsored(&writer) {
+            let (since, clock) = (now, replica.state.held(&writer));
+            let gone = Gone {
+                writer,
+                since,
+                clock,
+            };
+            self.guests.update(|it| it.gone.push(gone));
+        }
+    }
+
+    /// The pages whose links ended [`BRIEF_MS`] ago and that have none since.
+    fn gone_for_long(
+        &mut self,
+        now: Millis,
+        replica: &Replica,
+        is_linked: impl Fn(&WriterId) -> bool,
+    ) -> Vec<WriterId> {
+        let mut late = Vec::new();
+        self.guests.update(|it| {
+            it.gone.retain(|it| {
+                let is_gone = !is_linked(&it.writer) && replica.state.held(&it.writer) == it.clock;
+                let is_late = it.since + BRIEF_MS <= now;
+                if is_gone && is_late {
+                    late.push(it.writer);
+                }
+                is_gone && !is_late
+            });
+        });
+        late
+    }
+
+    /// Fences sponsored guests that were silent or made no progress for [so long](self). A guest that has written nothing
+    /// loses little by it.
     pub(super) fn give_up_silent(&mut self, now: Millis, replica: &mut Replica) {
         let lease = Millis::from(self.config.guest_timeout_ms);
         if lease == 0 || !replica.members().is_member() {
@@ -65,7 +125,7 @@ impl SyncMachine {
         let copies = &self.guests.brief;
         let ends = !copies.is_empty() && replica.membership.delays_ends(&replica.state);
         let least = match hurried || ends || !crowd.is_empty() {
-            true => lease.min(EMPTY_LEASE_MS),
+            true => lease.min(BRIEF_MS),
             false => lease,
         };
         let is_brief = |writer: &WriterId| match copies.contains(writer) {
@@ -78,7 +138,8 @@ impl SyncMachine {
         let silent = self.guests.silent.iter();
         // Most are within any lease, and are not looked up.
         let late = silent.filter(|it| it.1 + least <= now && it.1 + lease(&it.0) <= now);
-        let late: Vec<WriterId> = late.map(|it| it.0).collect();
+        let mut late: Vec<WriterId> = late.map(|it| it.0).collect();
+        late.extend(self.gone_for_long(now, replica, is_linked));
         for writer in late {
             // One that fails is tried again.
             let _ = replica.members_mut().fence(&writer);

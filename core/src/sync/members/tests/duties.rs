@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::optional::Empty;
-use crate::sync::members::silent::{ABSENT_MAX, EMPTY_LEASE_MS};
+use crate::sync::members::silent::{ABSENT_MAX, BRIEF_MS};
 use crate::wire::Digests;
 
 #[test]
@@ -115,9 +115,9 @@ fn one_that_wrote_nothing_or_a_copy_is_not_waited_for_long_while_a_start_waits_f
             [5, 6].map(|byte| end.replica.members().accepts_from(&id(byte)))
         };
         assert_eq!(alive(100), [true, true]);
-        assert_eq!(alive(100 + EMPTY_LEASE_MS - 1), [true, true]);
+        assert_eq!(alive(100 + BRIEF_MS - 1), [true, true]);
         let is_over = [is_held_up, is_held_up && is_copy];
-        assert_eq!(alive(100 + EMPTY_LEASE_MS), is_over.map(|it| !it));
+        assert_eq!(alive(100 + BRIEF_MS), is_over.map(|it| !it));
         assert_eq!(alive(100 + 600_000), [false, false]);
     }
 }
@@ -154,9 +154,42 @@ fn a_copy_is_not_waited_for_long_while_the_end_of_any_writer_waits_for_that() {
             end.tend();
             [page, copy].map(|it| end.replica.members().accepts_from(&it))
         };
-        assert_eq!(alive(100 + EMPTY_LEASE_MS - 1), [true, true]);
-        assert_eq!(alive(100 + EMPTY_LEASE_MS), [true, !is_awaited]);
+        assert_eq!(alive(100 + BRIEF_MS - 1), [true, true]);
+        assert_eq!(alive(100 + BRIEF_MS), [true, !is_awaited]);
     }
+}
+
+#[test]
+fn a_page_whose_link_ended_is_given_up_soon_unless_it_is_heard_of() {
+    let mut end = End::member();
+    end.sync.config.guest_timeout_ms = 600_000;
+    let [gone, node, back, elsewhere] = [1, 2, 3, 4].map(id);
+    let mut page = Replica::new(Space::default(), elsewhere);
+    for (number, writer) in [(1, gone), (2, node), (3, back), (4, elsewhere)] {
+        end.replica.members_mut().admit(&writer).unwrap();
+        let link = end.link(number, writer);
+        let hello = &mut end.sync.peer_mut(link).unwrap().hello;
+        hello.as_mut().unwrap().follows = writer != node;
+    }
+    page.merge(&full(&end.replica)).unwrap();
+    end.now = 100;
+    end.tend();
+    for link in [1, 2, 3, 4].map(Link) {
+        end.cut(link);
+    }
+    end.link(5, back);
+    page.add("key", 1).unwrap();
+    let (wrote, live) = (full(&page), Some(elsewhere));
+    end.replica.merge_with(&wrote, live, &mut |_| ()).unwrap();
+    let mut alive = |now| {
+        end.now = now;
+        end.tend();
+        let alive = |it: &WriterId| end.replica.members().accepts_from(it);
+        [gone, node, back, elsewhere].map(|it| alive(&it))
+    };
+    assert_eq!(alive(100 + BRIEF_MS - 1), [true; 4]);
+    assert_eq!(alive(100 + BRIEF_MS), [false, true, true, true]);
+    assert_eq!(alive(600_000), [false, true, true, true]);
 }
 
 /// Pages that come, count and vanish must not fill a space.
@@ -187,11 +220,11 @@ fn of_many_absent_guests_those_that_went_first_are_given_up_soon() {
     let last = guest(ABSENT_MAX + 2);
     end.link(1, last);
     assert_eq!(alive(&mut end, 200), ABSENT_MAX + 3);
-    assert_eq!(alive(&mut end, 100 + EMPTY_LEASE_MS - 1), ABSENT_MAX + 3);
-    assert_eq!(alive(&mut end, 100 + EMPTY_LEASE_MS), ABSENT_MAX + 1);
+    assert_eq!(alive(&mut end, 100 + BRIEF_MS - 1), ABSENT_MAX + 3);
+    assert_eq!(alive(&mut end, 100 + BRIEF_MS), ABSENT_MAX + 1);
     let [first, third] = [0, 2].map(|it| end.replica.members().accepts_from(&guest(it)));
     assert_eq!([first, third], [false, true]);
-    assert_eq!(alive(&mut end, 100 + 2 * EMPTY_LEASE_MS), ABSENT_MAX + 1);
+    assert_eq!(alive(&mut end, 100 + 2 * BRIEF_MS), ABSENT_MAX + 1);
     assert_eq!(alive(&mut end, 599_000), ABSENT_MAX + 1);
 }
 
