@@ -1,10 +1,10 @@
 //! Spaces with members, the machine's part. It knows which member or guest is at the other end, which guest a
 //! member waits for, and when this replica has to rejoin.
 //!
-//! A member admits a peer at its hello if the peer has written nothing yet. It fences a guest that was silent
-//! for the guest timeout and makes no progress. A replica that learns that its writer is over
-//! [rejoins](crate::rejoin). It asks a member to end the writer, and waits until it is certain which
-//! transactions count. Then it merges the whole state, and makes the rest again.
+//! A member admits a peer at its hello if the peer has written nothing yet. It fences a guest that was [silent] for too
+//! long. A replica that learns that its writer is over [rejoins](crate::rejoin). It asks a member to end the writer, and
+//! waits until it is certain which transactions count. If all do, it goes on from what it has. Otherwise it merges the
+//! whole state, and makes the rest again.
 
 mod linked;
 mod rejoin;

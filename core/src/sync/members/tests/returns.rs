@@ -36,7 +36,7 @@ fn returned(outputs: &[Output]) -> Vec<Option<(u64, u64)>> {
     outputs.iter().filter_map(unknown).collect()
 }
 
-fn writer_changed(outputs: &[Output], writer: WriterId) -> Vec<Link> {
+pub(super) fn writer_changed(outputs: &[Output], writer: WriterId) -> Vec<Link> {
     let on = |output: &Output| match output {
         Output::Send { link, bytes } => {
             let body = Frame::decode(bytes).unwrap().body;
@@ -72,38 +72,6 @@ fn a_guest_makes_again_what_does_not_count() {
                 .count(),
             0
         );
-    }
-}
-
-/// A page that was away for a moment does not receive everything again.
-#[test]
-fn a_guest_goes_on_from_what_it_has_if_all_that_counts() {
-    for (last, is_cheap) in [
-        (Last::Upto(1), true),
-        (Last::Upto(0), false),
-        (Last::Forgotten(true), false),
-    ] {
-        let (mut end, links) = returning(last);
-        end.coming_back().fresh = None;
-        let End { replica, sync, now } = &mut end;
-        assert!(sync.fresh_writer(*now, replica, id(8)));
-        let outputs = end.outputs();
-        let pulls = |output: &Output| match output {
-            Output::Send { bytes, .. } => match Frame::decode(bytes).unwrap().body {
-                Body::Pull(pull) => Some(pull.vector.is_empty()),
-                _ => None,
-            },
-            _ => None,
-        };
-        let pulls: Vec<bool> = outputs.iter().filter_map(pulls).collect();
-        assert_eq!(pulls, [!is_cheap], "{last:?}");
-        assert_eq!(end.replica.value("key"), Some(5));
-        if is_cheap {
-            assert_eq!((end.replica.writer(), end.replica.clock()), (id(8), 0));
-            assert_eq!(writer_changed(&outputs, id(8)), links);
-            assert!(end.sync.peers.iter().all(|peer| !peer.level));
-            assert!(end.replica.rejoin.journal().is_empty());
-        }
     }
 }
 

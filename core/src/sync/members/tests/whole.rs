@@ -1,6 +1,6 @@
 //! Asking for the whole state, and how long it may take.
 
-use super::returns::returning;
+use super::returns::{returning, writer_changed};
 use super::*;
 use alloc::format;
 
@@ -124,4 +124,36 @@ fn the_whole_state_may_take_longer_than_a_lease() {
     }
     assert!(chunks > 3, "only {chunks} chunks");
     assert!(member.replica.members().accepts_from(&id(8)));
+}
+
+/// A page that was away for a moment does not receive everything again.
+#[test]
+fn a_guest_goes_on_from_what_it_has_if_all_that_counts() {
+    for (last, is_cheap) in [
+        (Last::Upto(1), true),
+        (Last::Upto(0), false),
+        (Last::Forgotten(true), false),
+    ] {
+        let (mut end, links) = returning(last);
+        end.coming_back().fresh = None;
+        let End { replica, sync, now } = &mut end;
+        assert!(sync.fresh_writer(*now, replica, id(8)));
+        let outputs = end.outputs();
+        let pulls = |output: &Output| match output {
+            Output::Send { bytes, .. } => match Frame::decode(bytes).unwrap().body {
+                Body::Pull(pull) => Some(pull.vector.is_empty()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let pulls: Vec<bool> = outputs.iter().filter_map(pulls).collect();
+        assert_eq!(pulls, [!is_cheap], "{last:?}");
+        assert_eq!(end.replica.value("key"), Some(5));
+        if is_cheap {
+            assert_eq!((end.replica.writer(), end.replica.clock()), (id(8), 0));
+            assert_eq!(writer_changed(&outputs, id(8)), links);
+            assert!(end.sync.peers.iter().all(|peer| !peer.level));
+            assert!(end.replica.rejoin.journal().is_empty());
+        }
+    }
 }
