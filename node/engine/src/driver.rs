@@ -54,6 +54,7 @@ mod contained;
 mod copies;
 mod expiries;
 mod handle;
+mod in_flight;
 mod levels;
 mod limits;
 mod links;
@@ -77,6 +78,7 @@ use command::{Command, Queued, WriteContext, release};
 pub use commit_gate::CommitGate;
 pub use handle::Admission;
 pub use handle::{Handle, NewLink};
+pub use in_flight::Outgoing;
 pub use permit::Permit;
 pub use sockets::{Begin, FIRST_TOKEN, Secured, SocketClients};
 pub use spaces::Spaces;
@@ -125,7 +127,7 @@ const EXPIRY_SLEEP_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum Order {
     /// Send one frame on a link.
-    Send(Link, Vec<u8>),
+    Send(Link, Outgoing),
     /// Give one frame of a space to the broadcast channel.
     Broadcast(Space, Vec<u8>),
     /// Close a link: the peer misbehaved, or speaks another version.

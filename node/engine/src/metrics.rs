@@ -49,6 +49,7 @@ pub struct Metrics {
     forgotten: Counter,
     renewals: Counter,
     links: Gauge,
+    in_flight: Gauge,
     http_clients: Gauge,
     http_full: Counter,
     http_bodies: Gauge,
@@ -283,6 +284,12 @@ impl Metrics {
         );
         let links = Gauge::default();
         registry.register("links", "Connections to peers", links.clone());
+        let in_flight = Gauge::default();
+        registry.register(
+            "bytes_in_flight",
+            "Bytes of frames that transports were given and have not sent yet",
+            in_flight.clone(),
+        );
         let http_clients = Gauge::default();
         registry.register("http_clients", "Connections to HTTP", http_clients.clone());
         let http_bodies = Gauge::default();
@@ -357,6 +364,7 @@ impl Metrics {
             forgotten,
             renewals,
             links,
+            in_flight,
             http_clients,
             http_full,
             http_bodies,
@@ -470,6 +478,11 @@ impl Metrics {
     pub(crate) fn frame_out(&self, bytes: usize) {
         self.frames_out.inc();
         self.bytes_out.inc_by(bytes as u64);
+    }
+
+    /// The bytes of frames that transports were given and have not sent yet.
+    pub(crate) fn in_flight(&self) -> Gauge {
+        self.in_flight.clone()
     }
 
     pub(crate) fn dropped_frame(&self) {

@@ -414,7 +414,7 @@ async fn gather(inbox: &mut mpsc::Receiver<Order>, wait: Duration) -> Result<Vec
             Some(Order::Send(_, frame)) => {
                 let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
                 answer.extend_from_slice(&length.to_be_bytes());
-                answer.extend_from_slice(&frame);
+                answer.extend_from_slice(&frame); // it is in flight no longer
             }
             Some(Order::Close(_, error)) => return Err(Problem::from(&error)),
             Some(Order::Broadcast(..)) => {} // Only the gossip part gets these.

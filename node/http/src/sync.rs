@@ -250,6 +250,7 @@ async fn exchange(
             }
             next = next => next,
         };
+        let mut _counted = None; // the frame is in flight until it is sent
         let outgoing = match next {
             Next::Came(message) => {
                 heard = Instant::now();
@@ -272,7 +273,11 @@ async fn exchange(
                 }
                 continue;
             }
-            Next::Order(Some(Order::Send(_, bytes))) => Message::Binary(bytes.into()),
+            Next::Order(Some(Order::Send(_, frame))) => {
+                let (bytes, counted) = frame.open();
+                _counted = Some(counted);
+                Message::Binary(bytes.into())
+            }
             Next::Order(Some(Order::Close(_, error))) => {
                 return Some(close(REFUSED, &format!("{}: {error}", error.code())));
             }

@@ -1,8 +1,12 @@
 //! A client that syncs over WebSocket, with the core's own machine at its end.
 
+use crate::network::figure;
 use crate::process::{DEADLINE, Node, eventually};
 use futures::{SinkExt, StreamExt};
-use tallymesh_core::{Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, WriterId};
+use tallymesh_core::wire::{Body, Frame, Pull};
+use tallymesh_core::{
+    Input, Link, Output, Replica, Space, SyncConfig, SyncMachine, VersionVector, WriterId,
+};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -187,6 +191,71 @@ async fn a_large_message_comes_in_small_fragments() {
     client
         .run_until(|replica| replica.value("likes-1999") == Some(1))
         .await;
+}
+
+/// Frames that find no room are dropped. Before, 64 of the largest ones waited for each client.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_ask_and_do_not_read_take_a_bounded_part_of_memory() {
+    const CLIENTS: u8 = 8;
+    let node = Node::start(&[]);
+    let name = "long".repeat(50);
+    for part in 0..4 {
+        let adds: String = (0..5_000)
+            .map(|key| format!("{part}-{key}-{name}\n"))
+            .collect();
+        assert_eq!(node.post("/v1/spaces/default/add", &adds).0, 200);
+    }
+    let pull = |id| Frame {
+        space: Space::default(),
+        body: Body::Pull(Pull {
+            id,
+            chunk: 0,
+            vector: VersionVector::default(),
+        }),
+    };
+    let (mut late, mut deaf) = (Client::connect_as(&node, 101).await, Vec::new());
+    for writer in 0..CLIENTS {
+        let mut client = Client::connect_as(&node, writer).await;
+        let mut frames = Vec::new();
+        while let Some(output) = client.sync.poll() {
+            if let Output::Send { bytes, .. } = output {
+                frames.push(bytes);
+            }
+        }
+        for bytes in frames {
+            let sent = client.socket.send(Message::Binary(bytes.into())).await;
+            sent.expect("send");
+        }
+        deaf.push(client);
+    }
+    let figure = |name| figure(&node.url, name);
+    let most = f64::from(CLIENTS) * f64::from(1 << 20);
+    let (mut id, until) = (0, Instant::now() + DEADLINE);
+    // The system takes some megabytes for each socket.
+    while figure("tallymesh_frames_dropped_total ") == 0.0 {
+        assert!(Instant::now() < until, "all of them have room");
+        for _ in 0..16 {
+            id += 1;
+            for client in &mut deaf {
+                let sent = Message::Binary(pull(id).encode().into());
+                client.socket.send(sent).await.expect("send");
+            }
+        }
+        let bytes = figure("tallymesh_bytes_in_flight ");
+        assert!(bytes <= most, "{bytes}");
+    }
+    // Others go on, also one that has not read so far.
+    node.add("likes", 5);
+    let mut client = Client::connect_as(&node, 100).await;
+    for client in [&mut client, &mut late] {
+        client
+            .run_until(|replica| replica.value("likes") == Some(5))
+            .await;
+    }
+    drop((deaf, client, late));
+    eventually("nothing is in flight", || {
+        (figure("tallymesh_bytes_in_flight ") == 0.0).then_some(())
+    });
 }
 
 /// What a node says that refuses a socket: it accepts it, and closes it with a reason.

@@ -1,6 +1,7 @@
 //! The links: which spaces each carries, where the hello is still to be sent, and the frames on
 //! their way to the transport.
 
+use super::in_flight::InFlight;
 use super::space::LinkEnd;
 use super::{Driver, Order, SYNC};
 use crate::access;
@@ -49,6 +50,7 @@ pub(super) struct Peer {
     /// that do not fit.
     backlog: VecDeque<Vec<u8>>,
     backlog_bytes: usize,
+    in_flight: InFlight,
 }
 
 impl Peer {
@@ -68,13 +70,19 @@ impl Peer {
     fn flush(&mut self, link: Link, metrics: &Metrics) -> bool {
         while let Some(bytes) = self.backlog.pop_front() {
             let length = bytes.len();
-            match self.outbox.try_send(Order::Send(link, bytes)) {
-                Ok(()) => metrics.frame_out(length),
-                Err(TrySendError::Full(Order::Send(_, bytes))) if self.kind == PeerKind::Libp2p => {
-                    self.backlog.push_front(bytes);
-                    return false;
+            let is_client = self.kind != PeerKind::Libp2p;
+            if is_client && !self.in_flight.has_room(length) {
+                metrics.dropped_frame();
+            } else {
+                let order = Order::Send(link, self.in_flight.count(bytes));
+                match self.outbox.try_send(order) {
+                    Ok(()) => metrics.frame_out(length),
+                    Err(TrySendError::Full(Order::Send(_, frame))) if !is_client => {
+                        self.backlog.push_front(frame.open().0);
+                        return false;
+                    }
+                    Err(_) => metrics.dropped_frame(),
                 }
-                Err(_) => metrics.dropped_frame(),
             }
             self.backlog_bytes -= length;
         }
@@ -85,7 +93,7 @@ impl Peer {
     pub(super) fn is_busy(&self) -> bool {
         match self.kind {
             PeerKind::Libp2p => !self.backlog.is_empty(),
-            _ => self.outbox.capacity() < self.outbox.max_capacity(),
+            _ => self.in_flight.is_busy(),
         }
     }
 
@@ -127,6 +135,7 @@ impl Driver {
             outbox: new.outbox,
             backlog: VecDeque::new(),
             backlog_bytes: 0,
+            in_flight: InFlight::new(self.metrics.in_flight()),
         };
         let in_use = self.spaces.in_use();
         peer.without_hello = in_use.filter(|space| peer.carries(*space)).collect();

@@ -7,7 +7,7 @@ use libp2p::multiaddr::Protocol;
 use libp2p::swarm::dial_opts::DialOpts;
 use libp2p::{Multiaddr, PeerId};
 use std::time::{Duration, Instant};
-use tallymesh_node_engine::driver::Order;
+use tallymesh_node_engine::driver::{Order, Outgoing};
 use tallymesh_node_ground::identity::Peer;
 
 /// A node with links to fewer others looks for more. With a lower value, the mesh falls apart when
@@ -75,7 +75,7 @@ impl Network {
             .map(|peer_directory| peer_directory.poll(now))
         {
             self.order(match want {
-                Want::Send(link, bytes) => Order::Send(link, bytes),
+                Want::Send(link, bytes) => Order::Send(link, Outgoing::uncounted(bytes)),
                 Want::Close(link, error) => {
                     tracing::warn!(link = link.0, %error, "closing a link: its address book");
                     Order::Close(link, error)

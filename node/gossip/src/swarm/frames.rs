@@ -370,7 +370,8 @@ impl Network {
 
     pub(super) fn order(&mut self, order: Order) {
         match order {
-            Order::Send(link, bytes) => {
+            Order::Send(link, frame) => {
+                let (bytes, _) = frame.open();
                 let Some(id) = self.peers.id(link) else {
                     return; // Gone meanwhile.
                 };

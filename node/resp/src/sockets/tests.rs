@@ -58,8 +58,10 @@ struct Friend {
 
 /// Merges a frame.
 fn hear(replica: &mut Replica, order: Order) {
-    let (Order::Send(_, bytes) | Order::Broadcast(_, bytes)) = order else {
-        panic!("{order:?}");
+    let bytes = match order {
+        Order::Send(_, frame) => frame.open().0,
+        Order::Broadcast(_, bytes) => bytes,
+        Order::Close(..) => panic!("{order:?}"),
     };
     let merged = match Frame::decode(&bytes).expect("a frame").body {
         Body::Push(message) => replica.merge(&message),

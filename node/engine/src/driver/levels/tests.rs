@@ -149,8 +149,8 @@ impl Cluster {
             let (to, link) = ends[1 - from];
             let to = self.nodes[to].clone();
             self.runtime.spawn(async move {
-                while let Some(Order::Send(_, bytes)) = inbox.recv().await {
-                    to.frame(link, bytes).await;
+                while let Some(Order::Send(_, frame)) = inbox.recv().await {
+                    to.frame(link, frame.open().0).await;
                 }
             })
         });

@@ -1,0 +1,147 @@
+//! Bytes in flight: frames that a transport was given and has not sent yet.
+//!
+//! A client that asks and does not read must take a bounded part of the memory, and all such clients together, too. A frame
+//! beyond the bounds is dropped. Its receiver misses it, and pulls.
+
+use prometheus_client::metrics::gauge::Gauge;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most bytes in flight on the link of a client, if it is not one larger frame alone. A client that follows the protocol
+/// has a part of a transfer and a round, of some 100 KiB each. With more, a client that does not read takes more.
+const LINK_BYTES_MAX: usize = 1 << 20;
+
+/// Most bytes in flight on all links. With less, fewer clients receive large transfers at a time.
+const ALL_BYTES_MAX: usize = 256 << 20;
+
+/// A frame up to this length goes also if all links together have no room, if its link has nothing in flight. So clients that
+/// read go on while others fill the room. More takes more memory for each link.
+const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// The bytes in flight on a link, and on all links.
+pub(super) struct InFlight {
+    link: Arc<AtomicUsize>,
+    all: Gauge,
+}
+
+impl InFlight {
+    /// None on a link so far. `all` counts those of all links.
+    pub(super) fn new(all: Gauge) -> InFlight {
+        InFlight {
+            link: Arc::default(),
+            all,
+        }
+    }
+
+    /// Whether the transport has not sent everything.
+    pub(super) fn is_busy(&self) -> bool {
+        self.bytes() > 0
+    }
+
+    /// The bytes in flight on the link.
+    pub(super) fn bytes(&self) -> usize {
+        self.link.load(Ordering::Relaxed)
+    }
+
+    /// Whether a frame of this length may go now.
+    pub(super) fn has_room(&self, length: usize) -> bool {
+        let here = self.bytes();
+        let all = usize::try_from(self.all.get()).unwrap_or_default();
+        match here {
+            0 => length <= SMALL_BYTES_MAX || all + length <= ALL_BYTES_MAX,
+            _ => here + length <= LINK_BYTES_MAX && all + length <= ALL_BYTES_MAX,
+        }
+    }
+
+    /// Counts a frame until it is dropped.
+    pub(super) fn count(&self, bytes: Vec<u8>) -> Outgoing {
+        let length = bytes.len();
+        self.link.fetch_add(length, Ordering::Relaxed);
+        self.all.inc_by(length as i64);
+        Outgoing {
+            bytes,
+            counted: Counted {
+                length,
+                link: Arc::clone(&self.link),
+                all: self.all.clone(),
+            },
+        }
+    }
+}
+
+/// A frame on its way to a transport. It is in flight until the transport drops what is left of it.
+pub struct Outgoing {
+    bytes: Vec<u8>,
+    counted: Counted,
+}
+
+/// The count of a frame in flight.
+pub struct Counted {
+    length: usize,
+    link: Arc<AtomicUsize>,
+    all: Gauge,
+}
+
+impl Outgoing {
+    /// A frame that no link counts.
+    pub fn uncounted(bytes: Vec<u8>) -> Outgoing {
+        InFlight::new(Gauge::default()).count(bytes)
+    }
+
+    /// The frame, and its count, to be dropped once the frame is sent.
+    pub fn open(self) -> (Vec<u8>, Counted) {
+        (self.bytes, self.counted)
+    }
+}
+
+impl Deref for Outgoing {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.link.fetch_sub(self.length, Ordering::Relaxed);
+        self.all.dec_by(self.length as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(bytes: usize) -> Vec<u8> {
+        vec![0; bytes]
+    }
+
+    #[test]
+    fn a_link_has_room_for_one_frame_or_several_small_ones_and_all_links_for_many() {
+        let all = Gauge::default();
+        let [slow, other] = [(); 2].map(|()| InFlight::new(all.clone()));
+        let (bytes, first) = slow.count(frame(LINK_BYTES_MAX - 1)).open();
+        drop(bytes);
+        assert!(slow.is_busy() && slow.has_room(1) && !slow.has_room(2));
+        assert!(!other.is_busy() && other.has_room(2 * LINK_BYTES_MAX));
+        assert_eq!(all.get(), LINK_BYTES_MAX as i64 - 1);
+        // All links together have no room left.
+        all.inc_by(ALL_BYTES_MAX as i64);
+        assert!(other.has_room(SMALL_BYTES_MAX) && !other.has_room(SMALL_BYTES_MAX + 1));
+        let small = other.count(frame(1));
+        assert!(!other.has_room(1) && !slow.has_room(1));
+        all.dec_by(ALL_BYTES_MAX as i64);
+        assert!(other.has_room(1));
+        drop((first, small));
+        assert_eq!((slow.bytes(), other.bytes(), all.get()), (0, 0, 0));
+    }
+}
