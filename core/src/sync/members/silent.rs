@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a page whose link ended | [`BRIEF_MS`] |
 //! | a process with a member's key that stands aside, or is about to announce itself, without a link | [`BRIEF_MS`], while the end of any writer waits for that |
-//! | a guest that has written nothing, without a link | [`BRIEF_MS`], while a member's start or end waits for that |
+//! | any guest without a link | [`BRIEF_MS`], while a member's start or end waits for that |
 //! | guests without a link beyond [`ABSENT_MAX`], those that went first | [`BRIEF_MS`] |
 //! | any other one | the guest timeout |
 //!
@@ -24,6 +24,8 @@ use alloc::vec::Vec;
 
 /// Time in milliseconds for which a member waits for a guest that loses little, or that many wait for. A shorter time
 /// gives up pages whose links break for a moment. A longer one delays others.
+///
+/// No guest of any member is told that its transactions count for good before a member's start is certain.
 ///
 /// A copy of a data folder has its link in turns with its original. So it would delay each restart, and the end of its own
 /// earlier writers, whose adds count only after that.
@@ -128,10 +130,7 @@ impl SyncMachine {
             true => lease.min(BRIEF_MS),
             false => lease,
         };
-        let is_brief = |writer: &WriterId| match copies.contains(writer) {
-            true => hurried || ends,
-            false => hurried && replica.state.held(writer) == 0,
-        };
+        let is_brief = |writer: &WriterId| hurried || ends && copies.contains(writer);
         let is_soon =
             |writer: &WriterId| is_in_crowd(writer) || !is_linked(writer) && is_brief(writer);
         let lease = |writer: &WriterId| if is_soon(writer) { least } else { lease };
