@@ -21,6 +21,8 @@ const WAIT_MS: u64 = 100;
 const LIVES: Duration = Duration::from_secs(1);
 /// How long after the last one writers are counted.
 const AFTER: Duration = Duration::from_secs(10);
+/// A guest does its duties so often.
+const TEND: Duration = Duration::from_secs(1);
 /// A worker that failed begins a new link after this time.
 const RETRY: Duration = Duration::from_millis(50);
 /// The node is killed so long after the workers have begun.
@@ -129,6 +131,8 @@ struct Worker {
     /// among its unconfirmed transactions.
     has_counted: bool,
     began: Instant,
+    /// When it last did a guest's duties.
+    tended: Instant,
     /// Whether an answer came to a request that had all that was counted.
     is_answered: bool,
 }
@@ -153,6 +157,7 @@ impl Worker {
             links: 0,
             is_guest,
             began: Instant::now(),
+            tended: Instant::now(),
             is_answered: false,
         })
     }
@@ -195,8 +200,12 @@ impl Worker {
         }
     }
 
+    fn now(&self) -> Millis {
+        self.began.elapsed().as_millis() as Millis
+    }
+
     fn input(&mut self, input: Input<'_>) {
-        let now = self.began.elapsed().as_millis() as Millis;
+        let now = self.now();
         self.sync.handle(now, &mut self.replica, input);
     }
 
@@ -211,6 +220,11 @@ impl Worker {
             self.input(Input::Changed);
         }
         self.input(Input::Tick);
+        if self.is_guest && self.tended.elapsed() >= TEND {
+            let (now, kept) = (self.now(), self.replica.mark());
+            self.tended = Instant::now();
+            let _ = self.sync.tend(now, &mut self.replica, &kept);
+        }
         let (link, mut body, mut brings) = (Link(self.links), Vec::new(), false);
         while let Some(output) = self.sync.poll() {
             match output {
@@ -223,7 +237,7 @@ impl Worker {
                 _ => {}
             }
         }
-        let now = self.began.elapsed().as_millis() as Millis;
+        let now = self.now();
         let due = self.sync.next_deadline().unwrap_or(Millis::MAX);
         let wait = match body.is_empty() {
             true => WAIT_MS.min(due.saturating_sub(now)),
