@@ -87,7 +87,7 @@
 //!         let mut frames = Vec::new();
 //!         while let Some(output) = self.machine.poll() {
 //!             match output {
-//!                 Output::Send { bytes, .. } => frames.push(bytes),
+//!                 Output::Send { bytes, .. } => frames.push(bytes.to_vec()),
 //!                 Output::Refused { error, .. } => panic!("the peer broke the protocol: {error}"),
 //!                 // The counters that changed, for a user interface; what was merged, for a log.
 //!                 _ => {}
@@ -298,7 +298,7 @@ pub use state::page::Shard;
 pub use state::vector::VersionVector;
 #[cfg(feature = "members")]
 pub use sync::{Accusation, Level, Party, PeerScope, Question, Reach, Role, Share};
-pub use sync::{Input, Link, LinkStatus, Millis, Output, SyncConfig, SyncMachine};
+pub use sync::{FrameBytes, Input, Link, LinkStatus, Millis, Output, SyncConfig, SyncMachine};
 #[cfg(feature = "budgets")]
 pub use sync::{RequestId, RightsProgress};
 #[cfg(feature = "tokens")]

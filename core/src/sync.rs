@@ -192,6 +192,13 @@ pub enum Input<'a> {
     Tick,
 }
 
+/// The bytes of a frame. Links that get the same share them.
+#[cfg(feature = "members")]
+pub type FrameBytes = alloc::sync::Arc<[u8]>;
+/// The bytes of a frame. A page has few links, and no room for the code that shares them.
+#[cfg(not(feature = "members"))]
+pub type FrameBytes = Vec<u8>;
+
 /// An action for the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -200,7 +207,7 @@ pub enum Output {
         /// The link.
         link: Link,
         /// One frame.
-        bytes: Vec<u8>,
+        bytes: FrameBytes,
     },
     /// Broadcast these bytes.
     Broadcast {
@@ -627,8 +634,9 @@ impl SyncMachine {
         self.send_bytes(link, crate::wire::encode(replica.space(), &body));
     }
 
-    fn send_bytes(&mut self, link: Link, bytes: Vec<u8>) {
+    fn send_bytes(&mut self, link: Link, bytes: impl Into<FrameBytes>) {
         if let Some(peer) = self.peer_mut(link) {
+            let bytes = bytes.into();
             peer.traffic.update(|it| it.bytes_out += bytes.len() as u64);
             self.outputs.push(Output::Send { link, bytes });
         }

@@ -291,7 +291,7 @@ fn push() -> Vec<u8> {
     sync.handle(19, &mut replica, Input::Tick);
     let outputs = std::iter::from_fn(|| sync.poll());
     let pushes = outputs.filter_map(|output| match output {
-        Output::Send { bytes, .. } => Some(bytes),
+        Output::Send { bytes, .. } => Some(bytes.to_vec()),
         _ => None,
     });
     let is_push = |bytes: &Vec<u8>| {

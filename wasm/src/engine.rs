@@ -345,7 +345,7 @@ impl Engine {
             let (kind, subject) = match self.sync.poll() {
                 None => return 0.0,
                 Some(Output::Send { link, bytes }) => {
-                    self.bytes = bytes;
+                    self.bytes = bytes.to_vec();
                     (kind::SEND, link.0)
                 }
                 Some(Output::Changed { key_id }) => (kind::CHANGED, key_id.as_u32()),

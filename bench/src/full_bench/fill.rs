@@ -72,7 +72,7 @@ fn frames(sync: &mut SyncMachine) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some(output) = sync.poll() {
         if let Output::Send { bytes, .. } = output {
-            frames.push(bytes);
+            frames.push(bytes.to_vec());
         }
     }
     frames

@@ -142,7 +142,7 @@ fn hello(number: u64) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some(output) = sync.poll() {
         if let Output::Send { bytes, .. } = output {
-            frames.push(bytes);
+            frames.push(bytes.to_vec());
         }
     }
     frames

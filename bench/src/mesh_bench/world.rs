@@ -394,7 +394,7 @@ impl World {
                     let arrives = self.now + self.ways[link.0 as usize];
                     self.at(
                         arrives,
-                        Event::Arrived(to, Message::Frame(link, bytes.into())),
+                        Event::Arrived(to, Message::Frame(link, bytes[..].into())),
                     );
                 }
                 Output::Broadcast { bytes } => self.publish(at, bytes.into()),

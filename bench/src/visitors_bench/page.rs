@@ -83,7 +83,7 @@ impl Page {
         while let Some(output) = self.sync.poll() {
             match output {
                 Output::Send { link, bytes } if link == self.link() => {
-                    self.outputs.push_back(Message::Frame(bytes));
+                    self.outputs.push_back(Message::Frame(bytes.to_vec()));
                 }
                 Output::Changed { .. } | Output::Returned(_) => self.value = None,
                 Output::Renew => self.renew(now),

@@ -19,7 +19,7 @@
 //! mark.
 
 use super::scope::ScopeChecks;
-use super::{Body, Digests, Link, Millis, Session, SyncMachine};
+use super::{Body, Digests, FrameBytes, Link, Millis, Session, SyncMachine};
 use crate::bounds::FRAME_BYTES_MAX;
 use crate::replica::{Mark, Push, Replica};
 use crate::state::vector::VersionVector;
@@ -385,13 +385,14 @@ impl SyncMachine {
             _ => None,
         };
         let bytes = bytes.filter(|bytes| bytes.len() <= FRAME_BYTES_MAX);
+        let bytes: Option<FrameBytes> = bytes.map(Into::into);
         for link in links {
             let position = bytes.is_some().then_some(to);
             if let Some(peer) = self.peer_mut(link) {
                 peer.sent.position = position;
             }
             match &bytes {
-                Some(bytes) => self.send_bytes(link, bytes.clone()),
+                Some(bytes) => self.send_bytes(link, FrameBytes::clone(bytes)),
                 // It pulls.
                 None => self.announce_soon(now, None),
             }

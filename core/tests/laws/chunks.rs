@@ -51,7 +51,7 @@ impl Pair {
         peer.sync.handle(self.now, &mut peer.replica, input);
         while let Some(output) = self.peers[at].sync.poll() {
             match output {
-                Output::Send { bytes, .. } => self.peers[1 - at].inbox.push_back(bytes),
+                Output::Send { bytes, .. } => self.peers[1 - at].inbox.push_back(bytes.to_vec()),
                 Output::Refused { error, .. } => panic!("{error}"),
                 _ => {}
             }

@@ -118,7 +118,7 @@ impl Pair {
                 Output::Send { link, bytes } => {
                     let lost = !self.linked || self.deaf && at == MEMBER;
                     if !lost {
-                        self.frames.push_back((1 - at, link, bytes));
+                        self.frames.push_back((1 - at, link, bytes.to_vec()));
                     }
                 }
                 Output::Renew => {

@@ -32,6 +32,7 @@ use super::removals::Removals;
 use super::revocations::{RevocationEntry, Revocations, Say};
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tallymesh_core::{
     Error, Input, KeyId, Link, Op, Output, Replica, Role, Space, SyncConfig, SyncMachine, WriterId,
@@ -74,7 +75,7 @@ const HELLO_BYTES_MAX: usize = 4_096;
 /// An order of the book to the network.
 pub(super) enum Want {
     /// Send a frame on a link.
-    Send(Link, Vec<u8>),
+    Send(Link, Arc<[u8]>),
     /// Close a link, because its peer broke the protocol.
     Close(Link, Error),
 }

@@ -276,7 +276,7 @@ async fn exchange(
             Next::Order(Some(Order::Send(_, frame))) => {
                 let (bytes, counted) = frame.open();
                 _counted = Some(counted);
-                Message::Binary(bytes.into())
+                Message::Binary(Bytes::from_owner(bytes))
             }
             Next::Order(Some(Order::Close(_, error))) => {
                 return Some(close(REFUSED, &format!("{}: {error}", error.code())));

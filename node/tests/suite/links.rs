@@ -83,7 +83,7 @@ impl Guest {
         let mut frames = Vec::new();
         while let Some(output) = self.sync.poll() {
             if let Output::Send { bytes, .. } = output {
-                frames.push(bytes);
+                frames.push(bytes.to_vec());
             }
         }
         frames

@@ -56,7 +56,7 @@ impl Client {
         let mut frames = Vec::new();
         while let Some(output) = self.sync.poll() {
             if let Output::Send { bytes, .. } = output {
-                frames.push(bytes);
+                frames.push(bytes.to_vec());
             }
         }
         let answer = self.send(wait_ms, &body(&frames))?;

@@ -76,7 +76,10 @@ impl Client {
             self.input(Input::Tick);
             while let Some(output) = self.sync.poll() {
                 if let Output::Send { bytes, .. } = output {
-                    let sent = self.socket.send(Message::Binary(bytes.into())).await;
+                    let sent = self
+                        .socket
+                        .send(Message::Binary(bytes.to_vec().into()))
+                        .await;
                     sent.expect("send");
                 }
             }
@@ -219,7 +222,7 @@ async fn clients_that_ask_and_do_not_read_take_a_bounded_part_of_memory() {
         let mut frames = Vec::new();
         while let Some(output) = client.sync.poll() {
             if let Output::Send { bytes, .. } = output {
-                frames.push(bytes);
+                frames.push(bytes.to_vec());
             }
         }
         for bytes in frames {

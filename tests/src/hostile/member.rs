@@ -116,7 +116,7 @@ impl Session {
         while let Some(output) = sync.poll() {
             if let Output::Send { link, bytes } = output {
                 let to = (link == TO_OTHER).then_some(1 - at);
-                self.flights.push_back((to, at, link, bytes));
+                self.flights.push_back((to, at, link, bytes.to_vec()));
             }
         }
     }

@@ -79,7 +79,7 @@ impl Victim {
                 Output::Send { link, bytes } => {
                     check_own(&bytes);
                     let peer = self.links.iter().position(|open| *open == Some(link));
-                    self.sent.extend(peer.map(|peer| (peer, bytes)));
+                    self.sent.extend(peer.map(|peer| (peer, bytes.to_vec())));
                 }
                 Output::Broadcast { bytes } => check_own(&bytes),
                 Output::Changed { key_id } => {

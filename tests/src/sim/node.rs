@@ -436,7 +436,7 @@ impl<S: Scenario> Mesh<S> {
             match output {
                 Output::Send { link, bytes } => {
                     if S::sends(self, at, &bytes)? {
-                        self.send(link, at, bytes);
+                        self.send(link, at, bytes.to_vec());
                     }
                 }
                 Output::Broadcast { bytes } => {

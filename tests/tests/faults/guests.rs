@@ -272,7 +272,9 @@ impl Guest {
     async fn turn(&mut self) {
         while let Some(output) = self.sync.poll() {
             match output {
-                Output::Send { link, bytes } if link == self.link => self.send(bytes).await,
+                Output::Send { link, bytes } if link == self.link => {
+                    self.send(bytes.to_vec()).await
+                }
                 Output::Renew => {
                     self.forget_question();
                     let writer = mint(&mut self.random);

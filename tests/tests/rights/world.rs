@@ -152,7 +152,7 @@ impl World {
         peer.sync.handle(self.now, &mut peer.replica, input);
         while let Some(output) = self.peers[at].sync.poll() {
             match output {
-                Output::Send { link, bytes } => self.send(at, link, bytes),
+                Output::Send { link, bytes } => self.send(at, link, bytes.to_vec()),
                 Output::Refused { close, error } => {
                     self.refused.push((at, close, error.code()));
                     if let Some(link) = close {

@@ -28,7 +28,7 @@ impl Wire {
             .with(at, |replica| machine.handle(1, replica, input));
         while let Some(output) = machine.poll() {
             match output {
-                Output::Send { bytes, .. } => self.inboxes[1 - at].push_back(bytes),
+                Output::Send { bytes, .. } => self.inboxes[1 - at].push_back(bytes.to_vec()),
                 Output::Refused { error, .. } => panic!("replica {at}: {error}"),
                 _ => {}
             }

@@ -215,7 +215,7 @@ impl World {
         let mut renew = false;
         while let Some(output) = self.members[at].sync.poll() {
             match output {
-                Output::Send { link, bytes } => self.send(at, link, bytes),
+                Output::Send { link, bytes } => self.send(at, link, bytes.to_vec()),
                 Output::Renew => renew = true,
                 Output::Refused { .. } => self.found.faults += 1,
                 _ => {}

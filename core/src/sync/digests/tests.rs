@@ -22,7 +22,7 @@ impl End {
     fn frames(&mut self) -> Vec<(Link, Vec<u8>)> {
         let outputs = core::iter::from_fn(|| self.1.poll());
         let frames = outputs.filter_map(|output| match output {
-            Output::Send { link, bytes } => Some((link, bytes)),
+            Output::Send { link, bytes } => Some((link, bytes.to_vec())),
             _ => None,
         });
         frames.collect()

@@ -126,7 +126,7 @@ impl End {
             .outputs()
             .into_iter()
             .filter_map(|output| match output {
-                Output::Send { bytes, .. } => Some(bytes),
+                Output::Send { bytes, .. } => Some(bytes.to_vec()),
                 _ => None,
             });
         sent.collect()

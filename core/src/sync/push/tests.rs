@@ -325,7 +325,7 @@ fn pushes_of_so_many_bytes_wait_and_the_oldest_are_dropped() {
 fn passed(end: &mut End) -> Vec<(Option<u32>, u64)> {
     let pushes = end.outputs().into_iter().filter_map(|output| {
         let (link, bytes) = match output {
-            Output::Send { link, bytes } => (Some(link.0), bytes),
+            Output::Send { link, bytes } => (Some(link.0), bytes.to_vec()),
             Output::Broadcast { bytes } => (None, bytes),
             _ => return None,
         };

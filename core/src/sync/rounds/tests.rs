@@ -40,7 +40,7 @@ fn machine(owner: Option<[u8; 32]>, seed: u64) -> SyncMachine {
 fn sent(machine: &mut SyncMachine) -> Vec<Sent> {
     let outputs = core::iter::from_fn(|| machine.poll());
     let sent = outputs.filter_map(|output| match output {
-        Output::Send { link, bytes } => Some((link, bytes)),
+        Output::Send { link, bytes } => Some((link, bytes.to_vec())),
         Output::Refused { error, .. } => panic!("{error}"),
         _ => None,
     });

@@ -45,7 +45,7 @@ impl End {
     fn frames(&mut self) -> Vec<Vec<u8>> {
         let outputs = core::iter::from_fn(|| self.sync.poll());
         let sent = outputs.filter_map(|it| match it {
-            Output::Send { bytes, .. } => Some(bytes),
+            Output::Send { bytes, .. } => Some(bytes.to_vec()),
             _ => None,
         });
         sent.collect()

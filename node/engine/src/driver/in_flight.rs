@@ -56,7 +56,7 @@ impl InFlight {
     }
 
     /// Counts a frame until it is dropped.
-    pub(super) fn count(&self, bytes: Vec<u8>) -> Outgoing {
+    pub(super) fn count(&self, bytes: Arc<[u8]>) -> Outgoing {
         let length = bytes.len();
         self.link.fetch_add(length, Ordering::Relaxed);
         self.all.inc_by(length as i64);
@@ -73,7 +73,7 @@ impl InFlight {
 
 /// A frame on its way to a transport. It is in flight until the transport drops what is left of it.
 pub struct Outgoing {
-    bytes: Vec<u8>,
+    bytes: Arc<[u8]>,
     counted: Counted,
 }
 
@@ -86,12 +86,12 @@ pub struct Counted {
 
 impl Outgoing {
     /// A frame that no link counts.
-    pub fn uncounted(bytes: Vec<u8>) -> Outgoing {
+    pub fn uncounted(bytes: Arc<[u8]>) -> Outgoing {
         InFlight::new(Gauge::default()).count(bytes)
     }
 
     /// The frame, and its count, to be dropped once the frame is sent.
-    pub fn open(self) -> (Vec<u8>, Counted) {
+    pub fn open(self) -> (Arc<[u8]>, Counted) {
         (self.bytes, self.counted)
     }
 }
@@ -121,8 +121,8 @@ impl Drop for Counted {
 mod tests {
     use super::*;
 
-    fn frame(bytes: usize) -> Vec<u8> {
-        vec![0; bytes]
+    fn frame(bytes: usize) -> Arc<[u8]> {
+        vec![0; bytes].into()
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::access;
 use crate::driver::NewLink;
 use crate::metrics::Metrics;
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 use tallymesh_core::{Error, Link, Party};
 use tallymesh_node_ground::identity::OwnerKey;
@@ -48,7 +49,7 @@ pub(super) struct Peer {
     /// Frames that found the outbox full. Only frames for other nodes wait here. One task accepts
     /// the frames for all of them, and is never delayed for long. A slow client loses the frames
     /// that do not fit.
-    backlog: VecDeque<Vec<u8>>,
+    backlog: VecDeque<Arc<[u8]>>,
     backlog_bytes: usize,
     in_flight: InFlight,
 }
@@ -56,7 +57,7 @@ pub(super) struct Peer {
 impl Peer {
     /// Queues a frame after the waiting ones and hands over as many as possible. Returns false if
     /// any still waits.
-    pub(super) fn send(&mut self, link: Link, bytes: Vec<u8>, metrics: &Metrics) -> bool {
+    pub(super) fn send(&mut self, link: Link, bytes: Arc<[u8]>, metrics: &Metrics) -> bool {
         if self.backlog_bytes + bytes.len() > BACKLOG_BYTES_MAX {
             metrics.dropped_frame();
             return false;

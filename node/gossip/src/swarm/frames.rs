@@ -371,7 +371,7 @@ impl Network {
     pub(super) fn order(&mut self, order: Order) {
         match order {
             Order::Send(link, frame) => {
-                let (bytes, _) = frame.open();
+                let bytes = frame.to_vec();
                 let Some(id) = self.peers.id(link) else {
                     return; // Gone meanwhile.
                 };

@@ -59,7 +59,7 @@ struct Friend {
 /// Merges a frame.
 fn hear(replica: &mut Replica, order: Order) {
     let bytes = match order {
-        Order::Send(_, frame) => frame.open().0,
+        Order::Send(_, frame) => frame.to_vec(),
         Order::Broadcast(_, bytes) => bytes,
         Order::Close(..) => panic!("{order:?}"),
     };

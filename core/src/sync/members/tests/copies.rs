@@ -155,7 +155,7 @@ fn pass(copy: &mut End, member: &mut End, link: Link) {
                         let input = Input::Renew { writer };
                         from.sync.handle(from.now, &mut from.replica, input);
                     }
-                    Output::Send { bytes, .. } => frames.push(bytes),
+                    Output::Send { bytes, .. } => frames.push(bytes.to_vec()),
                     _ => {}
                 }
             }

@@ -99,7 +99,7 @@ fn the_whole_state_may_take_longer_than_a_lease() {
         let sent = from.outputs().into_iter();
         let sent: Vec<Vec<u8>> = sent
             .filter_map(|output| match output {
-                Output::Send { link, bytes } if link == home => Some(bytes),
+                Output::Send { link, bytes } if link == home => Some(bytes.to_vec()),
                 _ => None,
             })
             .collect();

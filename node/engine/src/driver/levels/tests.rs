@@ -150,7 +150,7 @@ impl Cluster {
             let to = self.nodes[to].clone();
             self.runtime.spawn(async move {
                 while let Some(Order::Send(_, frame)) = inbox.recv().await {
-                    to.frame(link, frame.open().0).await;
+                    to.frame(link, frame.to_vec()).await;
                 }
             })
         });
