@@ -99,3 +99,13 @@ fn another_writer_of_the_same_name_is_not_taken_for_it() {
     assert!(!names.resolve(&mut read, find(&here)));
     assert_ne!(ids(&read), all);
 }
+
+#[test]
+fn names_are_short_only_where_that_takes_less() {
+    let ids: Vec<WriterId> = (1..=40).map(|at| id(at, 0)).collect();
+    for (known, bits) in [(0, 0), (3, 0), (4, 14), (40, 14)] {
+        let is_known = |it: &WriterId| *it <= id(known, 0);
+        let names = Names::of(&message(&ids), ids.len(), find(&ids), is_known);
+        assert_eq!(names.bits, bits, "{known}");
+    }
+}
