@@ -45,29 +45,40 @@ impl InFlight {
         self.link.load(Ordering::Relaxed)
     }
 
-    /// Whether a frame of this length may go now.
-    pub(super) fn has_room(&self, length: usize) -> bool {
-        let here = self.bytes();
+    /// Whether a frame may go now.
+    pub(super) fn has_room(&self, bytes: &Arc<[u8]>) -> bool {
+        let (here, length) = (self.bytes(), bytes.len());
         let all = usize::try_from(self.all.get()).unwrap_or_default();
+        let is_room = all + own_bytes(bytes) <= ALL_BYTES_MAX;
         match here {
-            0 => length <= SMALL_BYTES_MAX || all + length <= ALL_BYTES_MAX,
-            _ => here + length <= LINK_BYTES_MAX && all + length <= ALL_BYTES_MAX,
+            0 => length <= SMALL_BYTES_MAX || is_room,
+            _ => here + length <= LINK_BYTES_MAX && is_room,
         }
     }
 
     /// Counts a frame until it is dropped.
     pub(super) fn count(&self, bytes: Arc<[u8]>) -> Outgoing {
-        let length = bytes.len();
+        let (length, own) = (bytes.len(), own_bytes(&bytes) as i64);
         self.link.fetch_add(length, Ordering::Relaxed);
-        self.all.inc_by(length as i64);
+        self.all.inc_by(own);
         Outgoing {
             bytes,
             counted: Counted {
                 length,
+                own,
                 link: Arc::clone(&self.link),
                 all: self.all.clone(),
             },
         }
+    }
+}
+
+/// The bytes that a frame adds to those of all links. Several links share the bytes of a round, which the last of them
+/// counts.
+fn own_bytes(bytes: &Arc<[u8]>) -> usize {
+    match Arc::strong_count(bytes) {
+        1 => bytes.len(),
+        _ => 0,
     }
 }
 
@@ -80,6 +91,8 @@ pub struct Outgoing {
 /// The count of a frame in flight.
 pub struct Counted {
     length: usize,
+    /// The part of it in the count of all links.
+    own: i64,
     link: Arc<AtomicUsize>,
     all: Gauge,
 }
@@ -113,7 +126,7 @@ impl fmt::Debug for Outgoing {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.link.fetch_sub(self.length, Ordering::Relaxed);
-        self.all.dec_by(self.length as i64);
+        self.all.dec_by(self.own);
     }
 }
 
@@ -131,17 +144,32 @@ mod tests {
         let [slow, other] = [(); 2].map(|()| InFlight::new(all.clone()));
         let (bytes, first) = slow.count(frame(LINK_BYTES_MAX - 1)).open();
         drop(bytes);
-        assert!(slow.is_busy() && slow.has_room(1) && !slow.has_room(2));
-        assert!(!other.is_busy() && other.has_room(2 * LINK_BYTES_MAX));
+        assert!(slow.is_busy() && slow.has_room(&frame(1)) && !slow.has_room(&frame(2)));
+        assert!(!other.is_busy() && other.has_room(&frame(2 * LINK_BYTES_MAX)));
         assert_eq!(all.get(), LINK_BYTES_MAX as i64 - 1);
         // All links together have no room left.
         all.inc_by(ALL_BYTES_MAX as i64);
-        assert!(other.has_room(SMALL_BYTES_MAX) && !other.has_room(SMALL_BYTES_MAX + 1));
+        let large = frame(SMALL_BYTES_MAX + 1);
+        assert!(other.has_room(&frame(SMALL_BYTES_MAX)) && !other.has_room(&large));
         let small = other.count(frame(1));
-        assert!(!other.has_room(1) && !slow.has_room(1));
+        assert!(!other.has_room(&frame(1)) && !slow.has_room(&frame(1)));
         all.dec_by(ALL_BYTES_MAX as i64);
-        assert!(other.has_room(1));
+        assert!(other.has_room(&frame(1)));
         drop((first, small));
         assert_eq!((slow.bytes(), other.bytes(), all.get()), (0, 0, 0));
+    }
+
+    #[test]
+    fn bytes_that_links_share_are_counted_once_for_all_of_them() {
+        let all = Gauge::default();
+        let bytes = frame(1_000);
+        let links = [(); 3].map(|()| InFlight::new(all.clone()));
+        let sent: Vec<Outgoing> = links.iter().map(|it| it.count(bytes.clone())).collect();
+        assert_eq!((links[0].bytes(), all.get()), (1_000, 0));
+        drop(sent);
+        let last = links[0].count(bytes);
+        assert_eq!(all.get(), 1_000);
+        drop(last);
+        assert_eq!((links[0].bytes(), all.get()), (0, 0));
     }
 }

@@ -72,7 +72,7 @@ impl Peer {
         while let Some(bytes) = self.backlog.pop_front() {
             let length = bytes.len();
             let is_client = self.kind != PeerKind::Libp2p;
-            if is_client && !self.in_flight.has_room(length) {
+            if is_client && !self.in_flight.has_room(&bytes) {
                 metrics.dropped_frame();
             } else {
                 let order = Order::Send(link, self.in_flight.count(bytes));
