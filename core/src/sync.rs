@@ -193,10 +193,10 @@ pub enum Input<'a> {
 }
 
 /// The bytes of a frame. Links that get the same share them.
-#[cfg(feature = "members")]
+#[cfg(all(feature = "members", not(target_family = "wasm")))]
 pub type FrameBytes = alloc::sync::Arc<[u8]>;
 /// The bytes of a frame. A page has few links, and no room for the code that shares them.
-#[cfg(not(feature = "members"))]
+#[cfg(not(all(feature = "members", not(target_family = "wasm"))))]
 pub type FrameBytes = Vec<u8>;
 
 /// An action for the program.

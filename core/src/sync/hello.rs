@@ -104,8 +104,9 @@ impl SyncMachine {
     /// announced itself.
     pub(super) fn note_brief(&mut self, writer: WriterId) {
         self.guests.update(|it| {
-            it.brief.retain(|known| *known != writer);
-            it.brief.push(writer);
+            if !it.brief.contains(&writer) {
+                it.brief.push(writer);
+            }
             if it.brief.len() > COPIES_MAX {
                 it.brief.remove(0);
             }

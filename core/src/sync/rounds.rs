@@ -28,6 +28,10 @@ use crate::writer_id::WriterId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// Whether this program makes rounds. The members in the stories of the demo page have few links, and no room for the
+/// code. They send pushes to each other.
+const MAKES_ROUNDS: bool = !cfg!(target_family = "wasm");
+
 /// Shortest time in milliseconds between two rounds.
 const BETWEEN_MS: Millis = 10;
 /// The time between two rounds is at least a millisecond for each such number of links. A send on a link takes about
@@ -121,7 +125,7 @@ impl SyncMachine {
         let takes = peer
             .and_then(|peer| peer.hello.as_ref())
             .is_some_and(|it| it.follows);
-        takes && !self.keeps_keys(link) && self.only(link).is_none()
+        MAKES_ROUNDS && takes && !self.keeps_keys(link) && self.only(link).is_none()
     }
 
     /// Whether the peer is in the rounds, so that it needs no push and no digest to learn of news.
@@ -300,7 +304,7 @@ impl SyncMachine {
     }
 
     fn make_round(&mut self, now: Millis, replica: &mut Replica) {
-        if self.is_unsent() {
+        if !MAKES_ROUNDS || self.is_unsent() {
             return;
         }
         self.rounds.last = now;
@@ -385,7 +389,7 @@ impl SyncMachine {
             _ => None,
         };
         let bytes = bytes.filter(|bytes| bytes.len() <= FRAME_BYTES_MAX);
-        let bytes: Option<FrameBytes> = bytes.map(Into::into);
+        let bytes = bytes.map(frame_bytes);
         for link in links {
             let position = bytes.is_some().then_some(to);
             if let Some(peer) = self.peer_mut(link) {
@@ -398,6 +402,11 @@ impl SyncMachine {
             }
         }
     }
+}
+
+/// The bytes of a frame for several links.
+fn frame_bytes(bytes: impl Into<FrameBytes>) -> FrameBytes {
+    bytes.into()
 }
 
 #[cfg(test)]

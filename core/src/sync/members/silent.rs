@@ -126,17 +126,15 @@ impl SyncMachine {
         let hurried = replica.membership.delays_members(&replica.state);
         let copies = &self.guests.brief;
         let ends = !copies.is_empty() && replica.membership.delays_ends(&replica.state);
-        let least = match hurried || ends || !crowd.is_empty() {
-            true => lease.min(BRIEF_MS),
-            false => lease,
+        let is_soon = |writer: &WriterId| {
+            let is_brief = hurried || ends && copies.contains(writer);
+            is_in_crowd(writer) || !is_linked(writer) && is_brief
         };
-        let is_brief = |writer: &WriterId| hurried || ends && copies.contains(writer);
-        let is_soon =
-            |writer: &WriterId| is_in_crowd(writer) || !is_linked(writer) && is_brief(writer);
-        let lease = |writer: &WriterId| if is_soon(writer) { least } else { lease };
+        let brief = lease.min(BRIEF_MS);
         let silent = self.guests.silent.iter();
         // Most are within any lease, and are not looked up.
-        let late = silent.filter(|it| it.1 + least <= now && it.1 + lease(&it.0) <= now);
+        let late =
+            silent.filter(|it| it.1 + brief <= now && (it.1 + lease <= now || is_soon(&it.0)));
         let mut late: Vec<WriterId> = late.map(|it| it.0).collect();
         late.extend(self.gone_for_long(now, replica, is_linked));
         for writer in late {
