@@ -112,6 +112,12 @@ impl Heads {
             return came.len();
         };
         let known = before.len();
+        // No method begins so, and each message on a socket does.
+        let begins = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b'\r' | b'\n');
+        if known == 0 && !came.first().is_some_and(begins) {
+            self.0 = At::Other;
+            return came.len();
+        }
         before.extend_from_slice(came);
         // Most heads arrive at once. A head that arrives in small pieces is parsed when it is
         // complete.
@@ -264,6 +270,19 @@ mod tests {
         let mut bytes = text.as_bytes().to_vec();
         bytes.chunks_mut(piece).for_each(|it| heads.look(it));
         bytes
+    }
+
+    /// It kept up to 512 KiB of what came on a socket.
+    #[test]
+    fn nothing_is_kept_of_what_comes_on_a_socket() {
+        let head = b"GET /sync HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        for first in [0x82, 0x02, 0x89, 0x88] {
+            let mut heads = Heads::default();
+            heads.look(&mut head.to_vec());
+            assert!(matches!(&heads.0, At::Head(bytes) if bytes.is_empty()));
+            heads.look(&mut [first, 0x83, 1, 2, 3, 4, b'G', b'E', b'T']);
+            assert!(matches!(heads.0, At::Other), "{first}");
+        }
     }
 
     #[test]
