@@ -128,7 +128,7 @@ impl SyncMachine {
     /// and pulls that. If it has anything that does not count, it finds that out then, and begins again once more, with a
     /// writer that has made nothing.
     ///
-    /// Returns false if it has not received that all the writers here were taken in, as its own may not have been yet.
+    /// Returns false if this replica lacks the admission of a writer here. Members may not have admitted its own writer yet.
     fn go_on_from_here(&mut self, now: Millis, replica: &mut Replica, link: Link) -> bool {
         let state = replica.delta(&VersionVector::default());
         if !state.is_whole() || state.stranger().is_some() {

@@ -25,13 +25,13 @@ use alloc::vec::Vec;
 /// Time in milliseconds for which a member waits for a guest that loses little, or that many wait for. A shorter time
 /// gives up pages whose links break for a moment. A longer one delays others.
 ///
-/// No guest of any member is told that its transactions count for good before a member's start is certain.
+/// No member confirms a guest's transactions before each member's start is certain.
 ///
 /// A copy of a data folder has its link in turns with its original. So it would delay each restart, and the end of its own
 /// earlier writers, whose adds count only after that.
 pub(super) const BRIEF_MS: Millis = 5_000;
 
-/// Guests without a link for which a member waits as long as it is told to. If there are more, the ones that went first
+/// Guests without a link for which a member waits for the guest timeout. If there are more, the ones that went first
 /// are given up sooner. Lower makes more pages rejoin whose links break for seconds. Higher leaves room to fewer others.
 pub(super) const ABSENT_MAX: usize = 256;
 
@@ -40,7 +40,7 @@ pub(super) const ABSENT_MAX: usize = 256;
 pub(super) struct Gone {
     writer: WriterId,
     since: Millis,
-    /// Its clock then. If it is heard of later, it has a link elsewhere.
+    /// Its clock then. If this member receives a later one, the page has a link elsewhere.
     clock: u64,
 }
 

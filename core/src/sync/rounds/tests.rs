@@ -404,7 +404,7 @@ fn a_round_names_writers_that_are_known_by_their_first_bits() {
     };
     assert_eq!((round.names.bits, &round.names.whole[..]), (8, &[][..]));
     mesh.deliver(&frames);
-    // Who does not know the writer pulls.
+    // A replica that does not know the writer pulls.
     mesh.pages.pop();
     mesh.pages[0].0 = replica(1);
     let frames = mesh.add("likes");

@@ -120,8 +120,8 @@ fn no_guest_without_a_link_is_waited_for_long_while_a_start_waits_for_that() {
     }
 }
 
-/// A copy has its link in turns. What it had counted under an earlier writer counts once that is over. It may not have
-/// said that it is a copy on the link on which it stood aside.
+/// A copy has its link in turns. Its adds under an earlier writer count once that writer's end is certain. On the link
+/// on which it stood aside, its hello may have been a member's.
 #[test]
 fn a_copy_is_not_waited_for_long_while_the_end_of_any_writer_waits_for_that() {
     for is_awaited in [true, false] {
