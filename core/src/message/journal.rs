@@ -195,7 +195,7 @@ impl Journal {
 
     /// The place in `made` of a transaction, by its first clock.
     fn find(&self, clock: u64) -> Result<usize, usize> {
-        self.made.binary_search_by_key(&clock, |made| made.clock)
+        bundles::find(&self.made, clock)
     }
 
     fn is_keyed(&self, clock: u64) -> bool {

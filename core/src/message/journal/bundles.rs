@@ -6,7 +6,8 @@ use super::Made;
 use crate::sort::sort;
 use alloc::vec::Vec;
 
-fn find(made: &[Made], clock: u64) -> Result<usize, usize> {
+/// The place of a transaction, by its first clock.
+pub(super) fn find(made: &[Made], clock: u64) -> Result<usize, usize> {
     made.binary_search_by_key(&clock, |made| made.clock)
 }
 
