@@ -176,10 +176,8 @@ impl ScopeChecks for SyncMachine {
                 false => Err(ScopeError::BeyondRole.into()),
             };
         }
-        let mut new = 0;
         for entry in &message.delta.writers {
             let writer = entry.writer;
-            new += usize::from(!replica.state.knows(&writer));
             let is_told = entry.hi > entry.lo;
             // A writer without records has nothing to build on, but it takes room.
             let unknown = entry.hi == 0 && !replica.state.knows(&writer);
@@ -187,6 +185,7 @@ impl ScopeChecks for SyncMachine {
                 return Err(ScopeError::NotYours { writer }.into());
             }
         }
+        let new = self.new_of(replica, Some(link), message).len();
         replica
             .membership
             .room_for_writers(&replica.state, new, Bringer::Guest)?;

@@ -133,7 +133,8 @@ pub(super) trait WriterShares {
         Vec::new()
     }
 
-    /// The writers of a message that would count for a link's peer.
+    /// The writers of a message that would count for a link's peer. A message may also name writers that it builds on, and
+    /// that were forgotten here. They take no room.
     #[inline(always)]
     fn new_of(&self, _replica: &Replica, _link: Option<Link>, _message: &Message) -> Vec<WriterId> {
         Vec::new()

@@ -163,15 +163,13 @@ impl WriterShares for SyncMachine {
     }
 
     fn new_of(&self, replica: &Replica, link: Option<Link>, message: &Message) -> Vec<WriterId> {
-        let held = link.is_some_and(|link| self.is_held_to(link));
-        let writers = message
-            .delta
-            .writers
-            .iter()
-            .filter(|_| held)
-            .map(|it| it.writer);
+        let peer = link.and_then(|link| self.peer(link));
+        let Some(peer) = peer.filter(|peer| peer.scope.is_some()) else {
+            return Vec::new();
+        };
+        let writers = message.delta.writers.iter().map(|it| it.writer);
         writers
-            .filter(|writer| !replica.state.knows(writer))
+            .filter(|writer| peer.proved.contains(writer) && !replica.state.knows(writer))
             .collect()
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::pull::tests::End;
 use super::*;
+use crate::state::delta::Entry;
 use crate::sync::{Body, Input, Output, Role};
 use crate::{Space, VersionVector};
 
@@ -92,6 +93,24 @@ fn one_owner_has_so_many_writers_and_others_go_on() {
     end.frame(other, Body::Push(first));
     assert_eq!(closed(&mut end), []);
     assert_eq!(end.replica.value("k"), Some(1));
+}
+
+/// A member may have forgotten writers that a page still knows.
+#[test]
+fn writers_that_a_message_builds_on_take_no_room() {
+    let mut end = member();
+    let page = link(&mut end, 1, [7; 32], Party::default());
+    let mut message = first_add(&end, mint(&[7; 32], 0));
+    // They come last, so that the message's numbers of the others stay.
+    let late = |number: u128| WriterId::from_bytes((u128::MAX - 300 + number).to_be_bytes());
+    let others = (0..300).map(|number| Entry {
+        writer: late(number),
+        lo: 1,
+        hi: 1,
+    });
+    message.delta.writers.extend(others);
+    end.frame(page, Body::Push(message));
+    assert_eq!(closed(&mut end), []);
 }
 
 /// A writer that has no room may have it later, so its peer does not hear that the writer ended.
