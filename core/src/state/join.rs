@@ -40,7 +40,7 @@
 use super::delta::{Delta, KeySide};
 use super::keys::{KeyId, KeyIndex};
 use super::page::{Column, Joined, PAGE, Row, bits};
-use super::slot::{Slot, Stamp, Withdrawal};
+use super::slot::{Side, Slot, Stamp, Withdrawal};
 use super::{State, counter, place};
 use crate::error::Error;
 use crate::optional::{GUESTS, MEMBERS, MemberPart, Optional};
@@ -246,8 +246,8 @@ impl<I: KeyIndex> State<I> {
                 }
             }
         }
-        for side in &delta.sides {
-            self.join_side(delta, side, &writers, found);
+        for sides in delta.sides.chunk_by(|a, b| a.key == b.key) {
+            self.join_sides(delta, sides, &writers, found);
         }
         Ok(())
     }
@@ -377,19 +377,17 @@ impl<I: KeyIndex> State<I> {
         }
     }
 
-    /// Joins the records of a slot beside its shard. The shard that they describe is here, or was collected.
+    /// Joins the records that slots of one counter have beside their shards. A shard that they describe is here, or was
+    /// collected.
     #[cold]
-    fn join_side(
+    fn join_sides(
         &mut self,
         delta: &Delta,
-        KeySide { key, side }: &KeySide,
+        sides: &[KeySide],
         writers: &[Known],
         found: &mut Found<'_>,
     ) {
-        let Known {
-            number, skip_to, ..
-        } = writers[side.writer as usize];
-        let Some(key_id) = self.keys.find(delta.keys.get(*key as usize)) else {
+        let Some(key_id) = self.keys.find(delta.keys.get(sides[0].key as usize)) else {
             return;
         };
         let (page_at, at) = place(key_id);
@@ -397,9 +395,30 @@ impl<I: KeyIndex> State<I> {
             return;
         };
         let mut slots = page.slots(at);
-        let Ok(at) = counter::find(&slots, number) else {
-            return;
-        };
+        let before = found.installed;
+        for it in sides {
+            let known = writers[it.side.writer as usize];
+            if let Ok(at) = counter::find(&slots, known.number) {
+                let changed =
+                    self.join_side(key_id, &mut slots[at], &it.side, (writers, known), found);
+                found.installed += usize::from(changed);
+            }
+        }
+        if found.installed > before {
+            self.put_slots(key_id, slots);
+            found.odd.push(key_id.0);
+        }
+    }
+
+    /// Joins the records of a slot beside its shard. Returns whether it changed.
+    fn join_side(
+        &self,
+        key_id: KeyId,
+        slot: &mut Slot,
+        side: &Side,
+        (writers, Known { skip_to, .. }): (&[Known], Known),
+        found: &mut Found<'_>,
+    ) -> bool {
         let fresh = |by: Stamp| by.clock > writers[by.writer as usize].skip_to;
         let here = |by: Stamp| Stamp {
             writer: writers[by.writer as usize].number,
@@ -408,7 +427,6 @@ impl<I: KeyIndex> State<I> {
         // Records of equal clocks have seen the same, so any fixed order of their writers decides between
         // them.
         let rank = |by: Stamp| (self.ids[by.writer as usize], by.clock);
-        let slot = &mut slots[at];
         let mut changed = false;
         let late = |by: Stamp| by.clock <= writers[by.writer as usize].late_to;
         if let Some(mut watermark) = side.watermark.filter(|watermark| fresh(watermark.by)) {
@@ -485,11 +503,7 @@ impl<I: KeyIndex> State<I> {
                 _ => {}
             }
         }
-        if changed {
-            self.put_slots(key_id, slots);
-            found.installed += 1;
-            found.odd.push(key_id.0);
-        }
+        changed
     }
 }
 
