@@ -106,16 +106,22 @@ impl Message {
 
     /// Returns the records about the writer at this place among the message's writers.
     ///
-    /// Records ascend by kind and writer, so a binary search for each kind finds them. A full space has tens
+    /// Records ascend by kind and writer, so a binary search for each kind that there is finds them. A full space has tens
     /// of thousands of records.
     pub(crate) fn records_of(&self, writer: u32) -> impl Iterator<Item = &MembershipRecord> {
-        let records = self.records();
-        let place = |record: &MembershipRecord| (record.kind(), record.writer);
-        let kinds = records.last().map_or(0, |last| last.kind() + 1);
-        (0..kinds).flat_map(move |kind| {
-            let from = records.partition_point(|record| place(record) < (kind, writer));
-            let of = records[from..].iter();
-            of.take_while(move |record| place(record) == (kind, writer))
+        let mut rest = self.records();
+        let mut of = rest[..0].iter();
+        core::iter::from_fn(move || {
+            loop {
+                if let Some(record) = of.next().filter(|record| record.writer == writer) {
+                    return Some(record);
+                }
+                let kind = rest.first()?.kind();
+                let (this, later) =
+                    rest.split_at(rest.partition_point(|record| record.kind() == kind));
+                rest = later;
+                of = this[this.partition_point(|record| record.writer < writer)..].iter();
+            }
         })
     }
 

@@ -21,7 +21,7 @@ use crate::indexed_state::State;
 use crate::membership::room::Bringer;
 use crate::membership::writer_state::WriterState;
 use crate::message::Message;
-use crate::message::records::{HEARD, MembershipRecord, Owner, Statement, of};
+use crate::message::records::{HEARD, Owner, Statement, of};
 use crate::optional::{GUESTS, GuestPart, Optional};
 use crate::state::delta::Entry;
 use crate::state::page::OWN;
@@ -77,10 +77,11 @@ fn base_in(message: &Message, at: u32) -> Option<&[(u32, u64)]> {
 impl Membership {
     /// Whether the message has anything that this replica lacks.
     pub(crate) fn news(&self, state: &State, message: &Message) -> bool {
-        let forgotten = self.forgotten(state, message, None);
         let mut writers = message.delta.writers.iter().enumerate();
         writers.any(|(at, entry)| {
-            !(GUESTS && forgotten.contains(&at)) && entry.hi > state.held(&entry.writer)
+            entry.hi > state.held(&entry.writer)
+                && !(GUESTS
+                    && self.writer_status(state, message, at, None, 0) == WriterStatus::Forgotten)
         })
     }
 
@@ -374,12 +375,11 @@ impl Membership {
         }
         // A sender that has to be admitted now brings its base. If the sender has its admission, and this
         // replica has it too, the writer was forgotten here.
-        let base = message.has_record(at as u32, |statement| {
-            matches!(statement, Statement::Base(_, false))
-        });
+        let is_base = |statement: &Statement| matches!(statement, Statement::Base(_, false));
+        let is_sender = live == Some(writer) && self.is_member();
         let held = |upto| message.delta.writers[at].hi <= upto;
         let taken_over = self.forgotten_upto(&writer).is_some_and(held);
-        let mut status = match base && live == Some(writer) && self.is_member() {
+        let mut status = match is_sender && message.has_record(at as u32, is_base) {
             true => WriterStatus::Known,
             // The replica has all of it in the successor's slots.
             false if taken_over => WriterStatus::Forgotten,
@@ -389,8 +389,7 @@ impl Membership {
             // too.
             false => WriterStatus::Forgotten,
         };
-        let is_about = |it: &&MembershipRecord| it.writer as usize == at;
-        for record in message.records().iter().filter(is_about) {
+        for record in message.records_of(at as u32) {
             match &record.statement {
                 Statement::Announce(it) => {
                     return match self.gone(&it.owner) >= Some(it.generation) {
@@ -580,7 +579,7 @@ impl Membership {
             return Ok(());
         }
         let announces = message.has_record(at, |it| matches!(it, Statement::Announce(_)));
-        let Some(base) = base_in(message, at).filter(|_| announces) else {
+        let Some(base) = announces.then(|| base_in(message, at)).flatten() else {
             return Ok(());
         };
         let seen = |number: u32| {

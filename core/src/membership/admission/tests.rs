@@ -2,6 +2,7 @@
 
 use super::super::tests::*;
 use super::*;
+use crate::message::records::MembershipRecord;
 use crate::state::delta::Delta;
 use alloc::boxed::Box;
 use alloc::vec;
