@@ -102,7 +102,9 @@ impl Replica {
         let new = self.membership.news(&self.state, last);
         let open = self.membership.configuration().is_none();
         let replaced = self.make_way(last, new, changed)?;
-        let mut found = Found::new(self.state.is_alone(), changed);
+        // A member's state is one already, even where no other writer has made anything yet.
+        let fresh = self.state.is_alone() && !self.membership.is_member();
+        let mut found = Found::new(fresh, changed);
         let forgotten = self.membership.forgotten(&self.state, last, live);
         let mut accounts = Accounts::default();
         for bytes in staged {
