@@ -204,8 +204,13 @@ impl Membership {
             let seen = state.clocks().iter().copied().zip(0u32..);
             let seen = seen.filter(|(clock, _)| *clock > 0);
             let seen = seen.map(|(clock, number)| (number, clock)).collect();
-            self.table
-                .update(|it| it.writer_states[OWN as usize].base = Some(seen));
+            let is_closed = self.configuration().is_some();
+            self.table.update(|it| {
+                it.writer_states[OWN as usize].base = Some(seen);
+                if is_closed {
+                    it.changed(OWN, state.epoch());
+                }
+            });
         }
         state.made(clock);
     }
