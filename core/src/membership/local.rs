@@ -37,6 +37,7 @@ impl Membership {
             gaps,
             returned: _,
             remembered: _,
+            pages: _,     // as the sync machine says
             held_back: _, // with the keyed operations
         } = &*self.table;
         let id = |number: u32| state.id(number);

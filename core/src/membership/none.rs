@@ -24,6 +24,7 @@ impl Empty for WriterTable {
         over: false,
         follows: None,
         linked: 0,
+        pages: None,
         told: Vec::new(),
         votes_on: None,
         proposal: None,

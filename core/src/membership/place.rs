@@ -19,6 +19,7 @@ use crate::message::records::Owner;
 use crate::optional::{MEMBERS, Optional};
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
+use alloc::vec::Vec;
 
 /// An earlier start of a member, as the store of its place has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,11 @@ impl Membership {
     /// Notes how many other members are linked.
     pub(crate) fn note_linked(&mut self, members: usize) {
         self.table.update(|it| it.linked = members);
+    }
+
+    /// Notes which of the members' transactions those pages have that no member has admitted.
+    pub(crate) fn note_pages(&mut self, have: Option<Vec<(WriterId, u64)>>) {
+        self.table.update(|it| it.pages = have);
     }
 
     /// The number of other members that must know of this start before it votes, out of `members`.

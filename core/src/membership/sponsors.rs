@@ -1,7 +1,8 @@
 //! Sponsors of guests: which member admits a guest, and answers for what the guest has seen.
 //!
-//! A member admits a guest at its hello, before the guest has written anything. Its acknowledgements then
-//! wait for the guest, so nothing is collected that the guest may still refer to. A later admission outranks
+//! A member admits a node at its hello, before the node has written anything. Its acknowledgements then
+//! wait for the guest, so nothing is collected that the guest may still refer to. It admits a page with its first
+//! transaction, and acknowledges until then only what [pages have](Membership::note_pages). A later admission outranks
 //! an earlier one if its member has checked the guest's first transactions ([`HEARD`]). If the sponsor is
 //! gone, its successor answers for the guest.
 
@@ -326,6 +327,17 @@ impl Membership {
             let theirs = self.seen_there(number);
             for (writer, clock) in &mut seen {
                 *clock = of(theirs, *writer).min(*clock);
+            }
+        }
+        let pages = self.table.pages.iter().flatten();
+        let have = |number: u32| {
+            let writer = state.id(number);
+            let of = pages.clone().find(|it| it.0 == writer);
+            of.map_or(0, |it| it.1)
+        };
+        if self.table.pages.is_some() {
+            for (writer, clock) in &mut seen {
+                *clock = have(*writer).min(*clock);
             }
         }
         self.hold_back_starts(state, &mut seen);

@@ -302,8 +302,8 @@ impl Membership {
     /// acknowledgement is part of them if all writers that are sponsored here have seen the transaction
     /// before it.
     ///
-    /// A writer without a transaction may have received everything but this one, and be about to begin from
-    /// that.
+    /// A writer without a transaction, or a page that no member has admitted, may have received everything but this
+    /// one, and be about to begin from that.
     pub(crate) fn seen_up_to(
         &self,
         state: &State,
@@ -311,7 +311,8 @@ impl Membership {
         clock: u64,
     ) -> Vec<(u32, u64)> {
         let is_silent = |guest: u32| state.clock_at(guest) == 0;
-        if !self.sponsored_numbers().any(is_silent)
+        if self.table.pages.is_none()
+            && !self.sponsored_numbers().any(is_silent)
             && let Some(own) = seen.iter_mut().find(|it| it.0 == OWN && it.1 == clock - 1)
         {
             own.1 = clock;
@@ -551,6 +552,12 @@ impl Membership {
         let base = writer_state.base.as_deref().filter(|base| !base.is_empty());
         let judged = writer_state.announce.is_some() || self.is_counted();
         !judged && base.is_some_and(|base| !self.has_seen_horizon(state, message, base))
+    }
+
+    /// Whether this replica had seen nothing at its first transaction.
+    pub(crate) fn is_lonely(&self) -> bool {
+        let base = self.table.writer_states[OWN as usize].base.as_deref();
+        base.is_none_or(<[_]>::is_empty)
     }
 
     /// Whether these clocks cover everything that was collected here.

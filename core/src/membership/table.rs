@@ -56,6 +56,9 @@ pub(crate) struct WriterTable {
     pub(crate) follows: Option<Predecessor>,
     /// How many other members are linked, as the sync machine last said.
     pub(crate) linked: usize,
+    /// The members' clocks that pages have which no member has admitted, as the sync machine last said. `None` if
+    /// there are no such pages.
+    pub(crate) pages: Option<Vec<(WriterId, u64)>>,
     /// The other members' writers that know of this start, and of which this replica had everything then.
     pub(crate) told: Vec<WriterId>,
     /// The number that this start votes on, from its first step on, and whether it followed the one before then.

@@ -153,6 +153,7 @@ impl SyncMachine {
     /// have all that this guest and its earlier writers had made.
     fn report_followed(&mut self, replica: &Replica, link: Link, at: u64) {
         let guest = replica.members().configuration().is_some() && !replica.members().is_member();
+        let guest = guest && replica.membership.sponsor_number().is_some();
         if guest && replica.rejoin.earlier().is_empty() && self.leads_to_member(replica, link) {
             let clock = replica.clock();
             self.send(replica, link, Body::Followed(Followed { at, clock }));

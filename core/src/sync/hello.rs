@@ -250,6 +250,8 @@ impl SyncMachine {
                 #[cfg(feature = "members")]
                 follows: hello.capabilities & FOLLOWS > 0,
                 #[cfg(feature = "members")]
+                is_fresh: false,
+                #[cfg(feature = "members")]
                 time_due: (hello.capabilities & TAKES_TIME > 0).then_some(now),
             };
             theirs.copy.set(is_copy);
@@ -389,6 +391,8 @@ impl SyncMachine {
         }
         if let Some(hello) = peer.hello.as_mut().filter(|it| it.writer != writer) {
             hello.writer = writer;
+            #[cfg(feature = "members")]
+            (hello.is_fresh = true);
             let is_copy = *hello.copy;
             (peer.rests, peer.forgotten) = (false, false);
             peer.delayed.set(false);

@@ -1,8 +1,8 @@
 //! Spaces with members, the machine's part. It knows which member or guest is at the other end, which guest a
 //! member waits for, and when this replica has to rejoin.
 //!
-//! A member admits a peer at its hello if the peer has written nothing yet. It fences a guest that was [silent] for too
-//! long. A replica that learns that its writer is over [rejoins](crate::rejoin). It asks a member to end the writer, and
+//! A member admits a node at its hello if the node has written nothing yet, and a page with its first transaction. It
+//! fences a guest that was [silent] for too long. A replica that learns that its writer is over [rejoins](crate::rejoin). It asks a member to end the writer, and
 //! waits until it is certain which transactions count. If all do, it goes on from what it has. Otherwise it merges the
 //! whole state, and makes the rest again.
 
@@ -158,12 +158,15 @@ impl SyncMachine {
     }
 
     /// Rejoins if peers received this guest's transactions and it never received who admitted it. A member
-    /// may have retired it meanwhile, and the peers that it meets now may have no record of it. A member's
-    /// start that is about to announce itself is judged by the state that it began from.
+    /// may have retired it meanwhile, and the peers that it meets now may have no record of it. Two are judged by the
+    /// state that they began from, and can wait for that: a member's start that is about to announce itself, and a guest
+    /// that had seen something at its first transaction. If members have forgotten such a guest, they have acknowledged
+    /// its end, which it had not seen.
     pub(super) fn doubt(&mut self, now: Millis, replica: &Replica, link: Link) {
         let guest =
             GUESTS && replica.members().configuration().is_some() && !replica.members().is_member();
         let guest = guest && !self.is_early(replica);
+        let guest = guest && replica.membership.is_lonely();
         let told = self.peer(link).is_some_and(|peer| peer.published > 0);
         if guest && told && replica.membership.intro(&replica.state).is_none() {
             self.begin_rejoin(now, replica, link);
@@ -190,7 +193,7 @@ impl SyncMachine {
         }
     }
 
-    /// Admits a peer that has written nothing yet, unless it is a reader.
+    /// Admits a peer that has written nothing yet, unless it is a reader or an [onlooker](Self::is_onlooker).
     pub(super) fn admit(
         &mut self,
         now: Millis,
@@ -203,6 +206,10 @@ impl SyncMachine {
             return;
         }
         if !self.may_be_taken_in(link) {
+            return;
+        }
+        #[cfg(feature = "members")]
+        if clock == 0 && self.is_onlooker(link) {
             return;
         }
         if clock > 0 {
@@ -233,6 +240,14 @@ impl SyncMachine {
             // It is rejected again when it writes, with the reason.
             Err(_) => {}
         }
+    }
+
+    /// Whether a link's peer is a page that came without anything to make again. Most pages only look, so a page is
+    /// admitted with its first transaction.
+    #[cfg(feature = "members")]
+    fn is_onlooker(&self, link: Link) -> bool {
+        let hello = self.peer(link).and_then(|peer| peer.hello.as_ref());
+        self.follows(link) && !hello.is_some_and(|it| it.is_fresh)
     }
 
     /// Handles the error of a message that was not merged. Returns the error if it is the peer's fault.
@@ -610,6 +625,8 @@ impl SyncMachine {
             let linked = self.linked_members(replica).len();
             replica.membership.note_linked(linked);
             replica.rejoin.bundle_adds(linked == 0);
+            #[cfg(feature = "members")]
+            self.note_pages(now, replica);
             replica.members_mut().vote()?;
             replica.members_mut().fence_strays()?;
             replica.members_mut().retire()?;

@@ -10,6 +10,8 @@
 //!   round only if it [follows](super::follow) this replica from that position. So it always shows a causal cut.
 //! - A round with all that the next collection drops goes before it ([`SyncMachine::close_rounds`]). Links at older marks leave
 //!   the rounds then, and pull.
+//! - A member acknowledges nothing that its last rounds may not have brought to their receivers yet
+//!   ([`SyncMachine::note_pages`]). So it can admit a page with the page's first transaction.
 //! - At most [`MARKS_MAX`] marks are kept. A link at an older one leaves the rounds, and pulls.
 //!
 //! Nodes that keep idempotency keys get [pushes](super::push), which carry these and are passed on unchanged.
@@ -44,6 +46,10 @@ const OUTSIDE_MS: Millis = 250;
 
 /// Most marks that are kept. Each has eight bytes for each writer.
 const MARKS_MAX: usize = 8;
+
+/// A page is taken to have a round so many milliseconds after that was made. Lower has more pages rejoin that count for the
+/// first time on a slow link. Higher delays acknowledgements, and so collection and members' starts.
+const TAKEN_MS: Millis = 500;
 
 /// Most positions of which the members' clocks are kept, for guests that report how far they have followed.
 const POSITIONS_MAX: usize = 64;
@@ -90,6 +96,8 @@ pub(super) struct Rounds {
     horizon: VersionVector,
     /// The members' clocks at positions that were told to guests, the oldest first.
     told: VecDeque<(u64, Vec<(WriterId, u64)>)>,
+    /// The members' clocks in the last rounds, and when each was made, the oldest first.
+    made: VecDeque<(Millis, Vec<(WriterId, u64)>)>,
 }
 
 impl Rounds {
@@ -158,6 +166,8 @@ impl SyncMachine {
             self.rounds.marks.clear();
             let mark = replica.mark();
             self.rounds.marks.push((self.rounds.position, mark));
+            self.rounds.made.clear();
+            self.note_made(0, replica);
         }
         let at = self.rounds.position;
         if let Some(peer) = self.peer_mut(link) {
@@ -271,6 +281,7 @@ impl SyncMachine {
             return;
         }
         self.rounds.marks.clear();
+        self.rounds.made.clear();
         self.rounds.due = None;
         for peer in &mut self.peers {
             peer.sent.position = None;
@@ -345,6 +356,7 @@ impl SyncMachine {
                 _ => marks.push((to, replica.mark())),
             }
             self.rounds.position = to;
+            self.note_made(now, replica);
         }
         let peers = &self.peers;
         self.rounds
@@ -359,6 +371,27 @@ impl SyncMachine {
             let next = self.next_round();
             self.rounds.due = Some(self.rounds.due.map_or(next, |due| due.min(next)));
         }
+    }
+
+    fn note_made(&mut self, now: Millis, replica: &Replica) {
+        if let Some((_, mark)) = self.rounds.marks.last() {
+            let clocks = replica.members_at(mark);
+            self.rounds.made.push_back((now, clocks));
+        }
+    }
+
+    /// Says which of the members' transactions the pages in the rounds have. This member acknowledges no more: members
+    /// admit a page with its first transaction, if it had seen all that they had acknowledged.
+    pub(super) fn note_pages(&mut self, now: Millis, replica: &mut Replica) {
+        let made = &mut self.rounds.made;
+        if !self.peers.iter().any(|peer| peer.sent.is_in_rounds()) {
+            made.clear();
+        }
+        while made.get(1).is_some_and(|it| it.0 + TAKEN_MS <= now) {
+            made.pop_front();
+        }
+        let have = made.front().map(|it| it.1.clone());
+        replica.membership.note_pages(have);
     }
 
     /// Sends all links at a mark that are not busy what changed since then.

@@ -1,6 +1,7 @@
 //! What a page does with rounds and positions.
 
 use super::*;
+use crate::Input;
 use crate::sync::rounds::tests::{Mesh, body, rounds};
 use crate::wire::Digests;
 use alloc::vec::Vec;
@@ -92,9 +93,18 @@ fn who_follows_pulls_only_where_digests_differ_twice() {
     assert_eq!(pulls(&told), 1, "a round was lost");
 }
 
+/// A page counts, so that a member admits it.
+fn is_admitted(mesh: &mut Mesh, page: usize) {
+    mesh.pages[page].0.add("likes", 1).unwrap();
+    mesh.at_page(page, Input::Changed);
+    mesh.settle();
+    assert!(mesh.pages[page].0.members().sponsor().is_some());
+}
+
 #[test]
 fn a_guest_reports_how_far_it_has_followed_while_others_write() {
     let mut mesh = Mesh::new(true, 2);
+    is_admitted(&mut mesh, 0);
     let frames = mesh.add("likes");
     mesh.deliver(&frames);
     let writer = mesh.pages[0].0.writer();
@@ -125,6 +135,7 @@ fn a_guest_reports_how_far_it_has_followed_while_others_write() {
 #[test]
 fn a_report_counts_for_nothing_while_changes_of_its_guest_are_under_way() {
     let mut mesh = Mesh::new(true, 1);
+    is_admitted(&mut mesh, 0);
     let frames = mesh.add("likes");
     mesh.deliver(&frames);
     mesh.node.0.add("likes", 1).unwrap();

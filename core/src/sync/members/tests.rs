@@ -12,9 +12,8 @@ use super::*;
 use crate::error::{AdmissionError, LinkError, MergeError, Missing};
 use crate::message::records::{Announce, MembershipRecord, Statement};
 use crate::state::delta::{Delta, Entry};
-use crate::state::vector::VersionVector;
 use crate::sync::{Input, PeerHello, SyncConfig};
-use crate::{optional::GuestPart, wire::Frame, writer_id::Space};
+use crate::{VersionVector, optional::GuestPart, wire::Frame, writer_id::Space};
 use alloc::{boxed::Box, vec};
 
 const OWNER: Owner = [1; 32];
@@ -92,6 +91,7 @@ impl End {
             gives: 0,
             copy: GuestPart::default(),
             follows: false,
+            is_fresh: false,
             time_due: None,
         };
         self.sync.peer_mut(link).unwrap().hello = Some(hello);

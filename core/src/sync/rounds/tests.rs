@@ -1,5 +1,7 @@
 //! Rounds between real machines: a node, and pages that follow it.
 
+mod onlookers;
+
 use super::*;
 use crate::replica::Replica;
 use crate::sync::pull::tests::full;
@@ -308,6 +310,7 @@ fn what_a_member_has_dropped_its_guests_drop_too() {
     mesh.pages.pop();
     let mut pulls = 0;
     for _ in 0..4 {
+        mesh.now += 1_000;
         let (replica, machine) = &mut mesh.node;
         let stored = replica.mark();
         machine.tend(mesh.now, replica, &stored).unwrap();
