@@ -29,7 +29,7 @@ pub(super) struct Page {
     sync: SyncMachine,
     key: SigningKey,
     random: SplitMix64,
-    /// Whether its space has members. Then it is online once one has admitted it.
+    /// Whether its space has members. Then it is online once it has their list.
     is_guest: bool,
     /// How many links it has had: each gets a number of its own.
     links: u32,
@@ -216,7 +216,7 @@ impl Client for Page {
         let link = self.link();
         let mut links = self.sync.links();
         let has_hello = links.any(|it| it.link == link && it.writer.is_some());
-        has_hello && (!self.is_guest || self.replica.members().sponsor().is_some())
+        has_hello && (!self.is_guest || self.replica.members().configuration().is_some())
     }
 }
 

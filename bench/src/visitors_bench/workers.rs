@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tallymesh_core::{
-    Input, Link, Millis, Output, Replica, Space, SyncConfig, SyncMachine, WriterId,
+    Input, Link, Millis, Output, Replica, Space, SplitMix64, SyncConfig, SyncMachine, WriterId,
 };
 
 const SESSION: &str = "tallymesh-session";
@@ -70,7 +70,7 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<String> {
         stage.check()
     })?;
     let text = "Workers in their place: all begin at once, each syncs over `POST`, and adds 1 to one counter \
-        once a member has admitted it. It is acknowledged once a member holds that, or in a space without members once the request is \
+        once it knows the members. It is acknowledged once a member holds that, or in a space without members once the request is \
         answered that brought it. Each ends without a goodbye a second after it began, or once it is \
         acknowledged.";
     Ok(head(plan, links, text) + &table(links, &MEASURES, &found))
@@ -124,11 +124,12 @@ struct Worker {
     agent: ureq::Agent,
     replica: Replica,
     sync: SyncMachine,
+    random: SplitMix64,
     session: Option<String>,
     links: u32,
     is_guest: bool,
-    /// Whether it has counted. A guest does so once a member has admitted it: what it counts before is not
-    /// among its unconfirmed transactions.
+    /// Whether it has counted. A guest does so once it knows the members: only what it counts then is among its
+    /// unconfirmed transactions.
     has_counted: bool,
     began: Instant,
     /// When it last did a guest's duties.
@@ -139,11 +140,8 @@ struct Worker {
 
 impl Worker {
     fn new(address: SocketAddr, seed: u64, is_guest: bool) -> Result<Worker> {
-        let space = Space::default();
-        let mut nonce = [0; 16];
-        nonce[..8].copy_from_slice(&seed.to_le_bytes());
-        let writer = WriterId::mint(&space, &[5; 32], &nonce);
-        let mut replica = Replica::new(space, writer);
+        let mut random = SplitMix64::new(seed);
+        let mut replica = Replica::new(Space::default(), fresh_writer(&mut random));
         if !is_guest {
             replica.add(KEY, 1)?;
         }
@@ -152,7 +150,8 @@ impl Worker {
             agent: ureq::Agent::new_with_defaults(),
             replica,
             has_counted: !is_guest,
-            sync: SyncMachine::new(SyncConfig::default(), seed),
+            sync: SyncMachine::new(SyncConfig::default(), random.next_u64()),
+            random,
             session: None,
             links: 0,
             is_guest,
@@ -177,7 +176,7 @@ impl Worker {
                 self.session = None;
                 thread::sleep(RETRY);
             }
-            if !self.has_counted && self.replica.members().sponsor().is_some() {
+            if !self.has_counted && self.replica.members().configuration().is_some() {
                 self.has_counted = true;
                 self.replica.add(KEY, 1)?;
                 self.input(Input::Changed);
@@ -234,6 +233,10 @@ impl Worker {
                     brings |= bytes.get(KIND_AT).is_some_and(|kind| BRINGS.contains(kind));
                 }
                 Output::Refused { error, .. } => bail!("{error}"),
+                Output::Renew => {
+                    let writer = fresh_writer(&mut self.random);
+                    self.input(Input::Renew { writer });
+                }
                 _ => {}
             }
         }
@@ -266,4 +269,13 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// A writer of the owner that all workers have.
+fn fresh_writer(random: &mut SplitMix64) -> WriterId {
+    let mut nonce = [0; 16];
+    for part in nonce.as_chunks_mut().0 {
+        *part = random.next_u64().to_le_bytes();
+    }
+    WriterId::mint(&Space::default(), &[5; 32], &nonce)
 }
