@@ -19,6 +19,7 @@ use crate::message::records::Owner;
 use crate::optional::{MEMBERS, Optional};
 use crate::state::page::OWN;
 use crate::writer_id::WriterId;
+#[cfg(feature = "members")]
 use alloc::vec::Vec;
 
 /// An earlier start of a member, as the store of its place has it.
@@ -86,6 +87,7 @@ impl Membership {
     }
 
     /// Notes which of the members' transactions those pages have that no member has admitted.
+    #[cfg(feature = "members")]
     pub(crate) fn note_pages(&mut self, have: Option<Vec<(WriterId, u64)>>) {
         self.table.update(|it| it.pages = have);
     }

@@ -15,7 +15,7 @@ use crate::message::Message;
 use crate::message::records::{
     Admit, HEARD, MembershipRecord, Owner, SUCCESSORS_MAX, Statement, of,
 };
-use crate::optional::Optional;
+use crate::optional::{MEMBERS, Optional};
 use crate::state::page::OWN;
 use crate::state::vector::VersionVector;
 use crate::writer_id::WriterId;
@@ -329,15 +329,11 @@ impl Membership {
                 *clock = of(theirs, *writer).min(*clock);
             }
         }
-        let pages = self.table.pages.iter().flatten();
-        let have = |number: u32| {
-            let writer = state.id(number);
-            let of = pages.clone().find(|it| it.0 == writer);
-            of.map_or(0, |it| it.1)
-        };
-        if self.table.pages.is_some() {
-            for (writer, clock) in &mut seen {
-                *clock = have(*writer).min(*clock);
+        if let Some(pages) = self.table.pages.as_ref().filter(|_| MEMBERS) {
+            for (number, clock) in &mut seen {
+                let writer = state.id(*number);
+                let have = pages.iter().find(|it| it.0 == writer);
+                *clock = have.map_or(0, |it| it.1).min(*clock);
             }
         }
         self.hold_back_starts(state, &mut seen);
