@@ -51,6 +51,9 @@ const MARKS_MAX: usize = 8;
 /// first time on a slow link. Higher delays acknowledgements, and so collection and members' starts.
 const TAKEN_MS: Millis = 500;
 
+/// Most rounds of which the members' clocks are kept. Between two looks at a member's duties there are at most some hundred.
+const MADE_MAX: usize = 128;
+
 /// Most positions of which the members' clocks are kept, for guests that report how far they have followed.
 const POSITIONS_MAX: usize = 64;
 
@@ -377,6 +380,10 @@ impl SyncMachine {
         if let Some((_, mark)) = self.rounds.marks.last() {
             let clocks = replica.members_at(mark);
             self.rounds.made.push_back((now, clocks));
+        }
+        if self.rounds.made.len() > MADE_MAX {
+            // The oldest one stays, so that nothing is acknowledged too early.
+            self.rounds.made.remove(1);
         }
     }
 

@@ -97,3 +97,16 @@ fn a_page_goes_on_that_did_not_hear_of_its_admission() {
         (Some(2), Some(2))
     );
 }
+
+/// A program that never does its duties keeps no more.
+#[test]
+fn the_clocks_of_the_first_round_and_of_so_many_others_are_kept() {
+    let mut mesh = Mesh::new(true, 1);
+    let first = mesh.node.1.rounds.made.front().cloned();
+    for _ in 0..2 * MADE_MAX {
+        let frames = mesh.add("likes");
+        mesh.deliver(&frames);
+    }
+    let made = &mesh.node.1.rounds.made;
+    assert_eq!((made.len(), made.front()), (MADE_MAX, first.as_ref()));
+}
