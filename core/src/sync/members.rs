@@ -2,9 +2,9 @@
 //! member waits for, and when this replica has to rejoin.
 //!
 //! A member admits a node at its hello if the node has written nothing yet, and a page with its first transaction. It
-//! fences a guest that was [silent] for too long. A replica that learns that its writer is over [rejoins](crate::rejoin). It asks a member to end the writer, and
-//! waits until it is certain which transactions count. If all do, it goes on from what it has. Otherwise it merges the
-//! whole state, and makes the rest again.
+//! fences a guest that was [silent] for too long. A replica that learns that its writer is over
+//! [rejoins](crate::rejoin). It asks a member to end the writer, and waits until it is certain which transactions count.
+//! If all do, it goes on from what it has. Otherwise it merges the whole state, and makes the rest again.
 
 mod linked;
 mod rejoin;
