@@ -220,7 +220,8 @@ impl Client for Page {
     }
 }
 
-fn nonce(random: &mut SplitMix64) -> [u8; 16] {
+/// A random nonce of a writer.
+pub(super) fn nonce(random: &mut SplitMix64) -> [u8; 16] {
     let mut nonce = [0; 16];
     for part in nonce.as_chunks_mut().0 {
         *part = random.next_u64().to_le_bytes();

@@ -1,6 +1,6 @@
 //! Workers that cannot hold a socket: each counts once over `POST`, and is gone after a second.
 
-use super::page::KEY;
+use super::page::{KEY, nonce};
 use super::servers::Who;
 use super::stage::{Stage, Stopped};
 use super::table::{Measure, aim, head, plain, table};
@@ -273,9 +273,5 @@ impl Worker {
 
 /// A writer of the owner that all workers have.
 fn fresh_writer(random: &mut SplitMix64) -> WriterId {
-    let mut nonce = [0; 16];
-    for part in nonce.as_chunks_mut().0 {
-        *part = random.next_u64().to_le_bytes();
-    }
-    WriterId::mint(&Space::default(), &[5; 32], &nonce)
+    WriterId::mint(&Space::default(), &[5; 32], &nonce(random))
 }
