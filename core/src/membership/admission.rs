@@ -373,16 +373,16 @@ impl Membership {
         if self.configuration().is_none() || state.knows(&writer) {
             return WriterStatus::Known;
         }
+        // Whatever the message says of it: members may have ended it before they knew its owner, or who admitted it.
+        if self.forgotten_upto(&writer).is_some() {
+            return WriterStatus::Forgotten;
+        }
         // A sender that has to be admitted now brings its base. If the sender has its admission, and this
         // replica has it too, the writer was forgotten here.
         let is_base = |statement: &Statement| matches!(statement, Statement::Base(_, false));
         let is_sender = live == Some(writer) && self.is_member();
-        let held = |upto| message.delta.writers[at].hi <= upto;
-        let taken_over = self.forgotten_upto(&writer).is_some_and(held);
         let mut status = match is_sender && message.has_record(at as u32, is_base) {
             true => WriterStatus::Known,
-            // The replica has all of it in the successor's slots.
-            false if taken_over => WriterStatus::Forgotten,
             // The message builds on something that is missing here, and the caller reports it.
             false if message.delta.writers[at].lo > 0 => WriterStatus::Known,
             // The sender of the message has the writer's admission, and has learned that this replica has it
@@ -409,7 +409,7 @@ impl Membership {
                     status = WriterStatus::Known;
                 }
                 // No member has admitted it yet.
-                Statement::Base(_, false) if status == WriterStatus::Forgotten && !taken_over => {
+                Statement::Base(_, false) if status == WriterStatus::Forgotten => {
                     status = WriterStatus::Stranger
                 }
                 _ => {}

@@ -2,7 +2,7 @@
 
 use super::super::tests::*;
 use super::*;
-use crate::message::records::MembershipRecord;
+use crate::message::records::{Announce, MembershipRecord};
 use crate::state::delta::Delta;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -66,6 +66,31 @@ fn the_records_about_a_writer_say_whether_it_is_new_forgotten_or_a_stranger() {
         status(&open, base) == WriterStatus::Known,
         "an open space admits nobody"
     );
+}
+
+/// Members ended this writer before they knew whose it was, and so they remember no generation of its owner. A guest
+/// has what they refused, and its owner's announcement.
+#[test]
+fn what_members_refused_of_a_forgotten_writer_is_refused_from_all_others() {
+    let (state, mut members) = founded();
+    members.remember(id(9), 0);
+    let announce = Announce {
+        clock: 1,
+        owner: [9; 32],
+        nonce: [9; 16],
+        generation: 9,
+    };
+    let announces = vec![Statement::Announce(Box::new(announce))];
+    let space = (state, members);
+    assert!(status(&space, announces.clone()) == WriterStatus::Forgotten);
+    let mut message = message(9);
+    let record = MembershipRecord {
+        writer: 0,
+        statement: announces[0].clone(),
+    };
+    message.records.set(vec![record]);
+    let refused = space.1.check(&space.0, &message, None);
+    assert_eq!(refused, Err(AdmissionError::Behind.into()));
 }
 
 #[test]

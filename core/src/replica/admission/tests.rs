@@ -233,7 +233,7 @@ fn who_is_named_is_known_or_forgotten_or_a_stranger() {
     let mut successor = member();
     successor.membership.remember(id(7), 3);
     is(status(&successor, (1, 3), &[], 1), Forgotten);
-    is(status(&successor, (1, 4), &[], 1), Known);
+    is(status(&successor, (1, 4), &[], 1), Forgotten);
 }
 
 #[test]

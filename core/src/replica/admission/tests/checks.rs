@@ -98,12 +98,13 @@ fn a_message_must_not_leave_gaps_or_go_beyond_what_counts() {
     let new = (7, base(&[], false));
     let stranger = Err(Error::Admission(AdmissionError::Stranger { writer: id(7) }));
     let new = &[new];
-    judged(&replica, 1, &[ONE, (7, 0, 3)], new, stranger.clone());
+    judged(&replica, 1, &[ONE, (7, 0, 3)], new, stranger);
     // The sender has not learned that it was admitted, taken over and forgotten.
     let mut forgot = member();
     forgot.membership.remember(id(7), 3);
     judged(&forgot, 1, &[ONE, (7, 0, 3)], new, Ok(()));
-    judged(&forgot, 1, &[ONE, (7, 0, 4)], new, stranger);
+    let behind = Err(Error::Admission(AdmissionError::Behind));
+    judged(&forgot, 1, &[ONE, (7, 0, 4)], new, behind);
     let mut absorbed = member();
     learn(&mut absorbed, 2, retired(1, 9, 10));
     judged(&absorbed, 1, &[(2, 0, 10)], &[], Ok(()));
