@@ -49,6 +49,17 @@ impl Replica {
         Ok(true)
     }
 
+    /// Whether this replica has transactions of writers that no member has admitted, and that are not its own earlier
+    /// ones.
+    pub(crate) fn has_strangers(&self) -> bool {
+        let strange = |writer: &WriterId| {
+            *writer != self.writer()
+                && !self.membership.is_placed(self.state.number_of(writer))
+                && !self.rejoin.is_earlier(writer)
+        };
+        self.membership.configuration().is_some() && self.writers().any(|it| strange(&it.0))
+    }
+
     /// Merges the membership records. Returns the writers that were retired by new records.
     pub(super) fn merge_records(&mut self, message: &Message, forgotten: &Forgotten) -> Vec<u32> {
         let mut retired = Vec::new();

@@ -405,9 +405,10 @@ impl SyncMachine {
     }
 
     /// Whether the next pull on this link is to bring everything, to begin again from it.
-    pub(super) fn wants_all(&self, link: Link) -> bool {
+    pub(super) fn wants_all(&self, replica: &Replica, link: Link) -> bool {
         let it = self.guests.coming_back.as_ref();
         it.is_some_and(|it| it.link == link && it.fresh.is_some())
+            || self.has_strangers(replica) && self.leads_to_member(replica, link)
     }
 
     /// Asks each member once for its record of forgotten writers, if this replica lacks it.

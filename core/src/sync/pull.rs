@@ -309,7 +309,7 @@ impl SyncMachine {
             return;
         }
         let rests = GUESTS && self.peer(link).is_some_and(|peer| peer.rests);
-        if rests && !self.wants_all(link) {
+        if rests && !self.wants_all(replica, link) {
             return;
         }
         let yielded = self.pulls.yielded.iter().any(|(it, _)| *it == link);
@@ -380,7 +380,7 @@ impl SyncMachine {
                 }
             };
             let (id, chunk) = (open.id, open.chunk);
-            let vector = match self.wants_all(link) {
+            let vector = match self.wants_all(replica, link) {
                 true => VersionVector::default(),
                 false => self.vector_for(replica, link, &open.whole),
             };
@@ -471,7 +471,7 @@ impl SyncMachine {
             self.pulls.rests_until = now + rest.min(REST_MAX);
         }
         self.pulls.open = None;
-        if complete && self.wants_all(link) {
+        if complete && self.wants_all(replica, link) {
             self.begin_again(now, replica, link, (&staged, &delta.message));
             #[cfg(feature = "guests")]
             self.merged_pull(link, id);
@@ -489,7 +489,7 @@ impl SyncMachine {
         // another one.
         let whole = self.peer(link).map_or(&[][..], |peer| &peer.whole[..]);
         let forked = whole.iter().any(|writer| *writer != replica.writer());
-        if forked || self.wants_all(link) {
+        if forked || self.wants_all(replica, link) {
             self.want(now, replica, link);
         }
         self.pull_next(now, replica);

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 impl SyncMachine {
     /// Whether this replica has caught up with all linked members since their links opened or it began again.
-    /// These members and itself must be a majority. A member whose start has not announced itself yet counts
+    /// These members and itself must be a majority. No [stranger](Self::has_strangers) may be in its state. A member whose start has not announced itself yet counts
     /// if its link has [its owner](SyncMachine::set_owner). So members that start together wait for nobody
     /// else, and not [for each other](SyncMachine::are_both_early) if they have written.
     ///
@@ -21,7 +21,16 @@ impl SyncMachine {
             return true;
         };
         let linked = self.linked_members(replica);
-        linked.iter().all(|it| it.1) && 2 * (linked.len() + 1) > members.members.len()
+        linked.iter().all(|it| it.1)
+            && 2 * (linked.len() + 1) > members.members.len()
+            && !self.has_strangers(replica)
+    }
+
+    /// Whether this is a member's start with transactions of others whom no member has admitted. They are from before
+    /// the space had members. As a member it would seem to have them for all members, which refuse them. So it first
+    /// pulls a member's whole state, which takes the place of its own.
+    pub(in crate::sync) fn has_strangers(&self, replica: &Replica) -> bool {
+        MEMBERS && replica.clock() == 0 && self.is_early(replica) && replica.has_strangers()
     }
 
     /// The owner of a link's peer, if the peer is a member's start that need not have announced itself. A copy of a

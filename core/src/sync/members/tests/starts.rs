@@ -129,3 +129,31 @@ fn a_member_does_not_believe_that_it_has_to_come_back() {
         assert_eq!(end.sync.guests.coming_back.is_some(), believes, "{upto}");
     }
 }
+
+/// A member's start has what another replica made before the space had members. The members never had it.
+#[test]
+fn a_start_with_strangers_first_takes_a_members_whole_state() {
+    let counted = |byte| {
+        let mut replica = Replica::new(Space::default(), id(byte));
+        replica.add("key", 1).unwrap();
+        replica
+    };
+    let (mut home, mut start) = (counted(100), Replica::new(Space::default(), id(9)));
+    start.merge(&full(&home)).unwrap();
+    start.merge(&full(&counted(8))).unwrap();
+    let known = start.vector();
+    home.members_mut().found(&OWNER, &[0; 16], 1).unwrap();
+    home.members_mut().force(&[OWNER, OTHER]).unwrap();
+    start.merge(&home.delta(&known)).unwrap();
+    let mut end = End::of(start);
+    let link = end.link(1, home.writer());
+    end.sync.is_level(link);
+    assert_eq!(end.replica.value("key"), Some(2));
+    assert!(!end.sync.has_caught_up(&end.replica));
+    assert!(end.sync.wants_all(&end.replica, link));
+    home.add("key", 4).unwrap();
+    end.replica.merge(&full(&home)).unwrap();
+    assert_eq!(end.replica.value("key"), Some(5));
+    assert!(end.sync.has_caught_up(&end.replica));
+    assert!(!end.sync.wants_all(&end.replica, link));
+}

@@ -201,9 +201,9 @@ fn a_fresh_id_is_told_before_all_is_asked_for() {
     sync.begin_rejoin(0, replica, link);
     end.outputs();
     assert_eq!(renew(&mut end), (false, vec![]));
-    assert!(!end.sync.wants_all(link));
+    assert!(!end.sync.wants_all(&end.replica, link));
     end.coming_back().last = Some(Last::Upto(3));
-    assert!(!end.sync.wants_all(link));
+    assert!(!end.sync.wants_all(&end.replica, link));
     let (taken, sent) = renew(&mut end);
     assert!(taken);
     assert_eq!(sent[0], (link, Body::Writer(id(8))));
@@ -211,5 +211,5 @@ fn a_fresh_id_is_told_before_all_is_asked_for() {
         panic!("{:?}", sent[1]);
     };
     assert_eq!((*on, &pull.vector), (link, &VersionVector::default()));
-    assert!(end.sync.wants_all(link) && !end.sync.wants_all(other));
+    assert!(end.sync.wants_all(&end.replica, link) && !end.sync.wants_all(&end.replica, other));
 }
