@@ -285,6 +285,11 @@ impl SyncMachine {
                     ErrorKind::Behind => upto,
                     _ => u64::MAX, // whatever it tells
                 };
+                // Members decide what counts, so it is this replica that holds what does not.
+                if kind == ErrorKind::Behind && self.is_outvoted(replica, message, link) {
+                    self.begin_rejoin(now, replica, link);
+                    return Ok(());
+                }
                 if let Some(writer) = live.filter(|live| self.writer_of(link) == Some(*live)) {
                     self.report_ended(replica, link, writer, upto);
                 }

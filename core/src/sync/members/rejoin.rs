@@ -71,6 +71,19 @@ impl SyncMachine {
         }
     }
 
+    /// Whether this replica is no member, and a message's sender is one.
+    pub(super) fn is_outvoted(&self, replica: &Replica, message: &Message, link: Link) -> bool {
+        let Replica {
+            state, membership, ..
+        } = replica;
+        let sender = self.writer_of(link).filter(|_| !membership.is_member());
+        !self.is_early(replica)
+            && sender.is_some_and(|it| {
+                membership.accepts_from(state, &it)
+                    && membership.is_from_member(state, message, &it)
+            })
+    }
+
     /// Handles the answer of a peer that is no member. If members have forgotten the writer, this peer has no record
     /// of it either, and need not be asked again.
     pub(super) fn hearsay(&mut self, link: Link) {

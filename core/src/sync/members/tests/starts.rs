@@ -157,3 +157,23 @@ fn a_start_with_strangers_first_takes_a_members_whole_state() {
     assert!(end.sync.has_caught_up(&end.replica));
     assert!(!end.sync.wants_all(&end.replica, link));
 }
+
+/// Members may have accepted since what this guest refuses, or what it refused when they did, too.
+#[test]
+fn a_guest_that_refuses_what_a_member_has_begins_again() {
+    let refuse = |mut end: End, byte| {
+        let (link, message) = (end.link(1, id(byte)), telling(Some(id(byte))));
+        let End { replica, sync, now } = &mut end;
+        let error = AdmissionError::Behind.into();
+        let done = sync.not_merged(*now, replica, Some(link), &message, Some(id(byte)), error);
+        assert_eq!(done, Ok(()));
+        let comes_back = end.sync.guests.coming_back.is_some();
+        (comes_back, !end.told().is_empty())
+    };
+    assert_eq!(refuse(End::guest(), 100), (true, false));
+    assert_eq!(refuse(End::guest(), 1), (false, true), "from a guest");
+    assert_eq!(refuse(End::member(), 1), (false, true));
+    let mut early = End::guest();
+    early.sync.config.owner = Some(OWNER);
+    assert_eq!(refuse(early, 100), (false, true), "it is to be a member");
+}
