@@ -306,6 +306,12 @@ impl Replica {
         });
     }
 
+    /// Whether this writer holds anything of a budget.
+    #[cfg(feature = "guests")]
+    pub(crate) fn has_accounts(&self) -> bool {
+        Quota::keeps(&self.state, crate::state::page::OWN)
+    }
+
     /// Each counter that exists, in no stated order.
     pub fn counters(&self) -> impl Iterator<Item = (KeyId, &str)> {
         self.state.counters().filter_map(|key_id| {

@@ -21,6 +21,11 @@ pub struct SyncConfig {
     /// How long a member waits for an admitted writer without a link, in milliseconds. Then it fences the
     /// writer, which has to rejoin. 0 waits for ever.
     pub guest_timeout_ms: u32,
+    /// How long after its last transaction a page gives up its writer, in milliseconds. Lower has pages that
+    /// count now and then retire and be admitted each time. Higher keeps the writers of pages that count no
+    /// more. In a space with more than 4,096 writers it is 5,000, if that is less.
+    #[cfg(feature = "guests")]
+    pub idle_ms: u32,
     /// The owner whose member this replica is to be, or `None` if it never is one.
     pub owner: Option<Owner>,
     /// Whether members are to tell this guest their time, for
@@ -44,6 +49,8 @@ impl Default for SyncConfig {
             pull_timeout_ms: 10_000,
             resume_ms: 120_000,
             guest_timeout_ms: 600_000,
+            #[cfg(feature = "guests")]
+            idle_ms: 60_000,
             owner: None,
             #[cfg(feature = "guests")]
             takes_time: false,

@@ -43,6 +43,11 @@ impl Following {
         self.position.is_some_and(|at| at >= position)
     }
 
+    /// Whether it is known what of the peer is here.
+    pub(super) fn is_somewhere(&self) -> bool {
+        self.position.is_some()
+    }
+
     fn reach(&mut self, position: u64) {
         self.position = self.position.max(Some(position));
     }

@@ -409,7 +409,23 @@ impl SyncMachine {
         };
         let hello = self.peer(link).and_then(|peer| peer.hello.as_ref());
         let clock = hello.map_or(0, |it| *it.clock);
+        // Most pages only look, so a page is admitted with its first transaction.
+        #[cfg(feature = "members")]
+        if clock == 0 && self.follows(link) {
+            return;
+        }
         self.admit(now, replica, link, writer, clock);
+    }
+
+    /// Admits a page that took a fresh writer and begins again from everything here, because it will make transactions
+    /// again.
+    #[cfg(feature = "members")]
+    pub(super) fn admit_again(&mut self, now: Millis, replica: &mut Replica, link: Link) {
+        let hello = self.peer(link).and_then(|peer| peer.hello.as_ref());
+        let is_fresh = hello.is_some_and(|it| it.is_fresh);
+        if let Some(writer) = self.writer_of(link).filter(|_| is_fresh) {
+            self.admit(now, replica, link, writer, 0);
+        }
     }
 
     /// Records that this replica has all that a peer had.

@@ -6,6 +6,8 @@
 //! [rejoins](crate::rejoin). It asks a member to end the writer, and waits until it is certain which transactions count.
 //! If all do, it goes on from what it has. Otherwise it merges the whole state, and makes the rest again.
 
+#[cfg(feature = "guests")]
+mod idle;
 mod linked;
 mod rejoin;
 mod silent;
@@ -60,6 +62,9 @@ pub(super) struct Guests {
     pub(super) hurry_due: Millis,
     /// Guests that were processes with members' keys, such as copies of members' data, the last one last.
     pub(super) brief: Vec<WriterId>,
+    /// The own clock at the last look, and since when it is that.
+    #[cfg(feature = "guests")]
+    idle: (u64, Millis),
     /// The time that a member told last.
     #[cfg(feature = "guests")]
     pub(super) time: Option<super::time::TimeReport>,
@@ -80,6 +85,8 @@ impl Empty for Guests {
         own: Vec::new(),
         hurry_due: 0,
         brief: Vec::new(),
+        #[cfg(feature = "guests")]
+        idle: (0, 0),
         #[cfg(feature = "guests")]
         time: None,
     };
@@ -193,7 +200,7 @@ impl SyncMachine {
         }
     }
 
-    /// Admits a peer that has written nothing yet, unless it is a reader or an [onlooker](Self::is_onlooker).
+    /// Admits a peer that has written nothing yet, unless it is a reader.
     pub(super) fn admit(
         &mut self,
         now: Millis,
@@ -206,10 +213,6 @@ impl SyncMachine {
             return;
         }
         if !self.may_be_taken_in(link) {
-            return;
-        }
-        #[cfg(feature = "members")]
-        if clock == 0 && self.is_onlooker(link) {
             return;
         }
         if clock > 0 {
@@ -240,14 +243,6 @@ impl SyncMachine {
             // It is rejected again when it writes, with the reason.
             Err(_) => {}
         }
-    }
-
-    /// Whether a link's peer is a page that came without anything to make again. Most pages only look, so a page is
-    /// admitted with its first transaction.
-    #[cfg(feature = "members")]
-    fn is_onlooker(&self, link: Link) -> bool {
-        let hello = self.peer(link).and_then(|peer| peer.hello.as_ref());
-        self.follows(link) && !hello.is_some_and(|it| it.is_fresh)
     }
 
     /// Handles the error of a message that was not merged. Returns the error if it is the peer's fault.
@@ -627,6 +622,8 @@ impl SyncMachine {
         }
         // Guests do so, too: a page may have stored transactions that no member received.
         self.look_back(now, replica)?;
+        #[cfg(feature = "guests")]
+        self.hand_over_idle(now, replica);
         if MEMBERS {
             let linked = self.linked_members(replica).len();
             replica.membership.note_linked(linked);

@@ -73,6 +73,10 @@ impl SyncMachine {
         if self.is_about_to_go() && !pull.vector.is_empty() {
             return;
         }
+        #[cfg(feature = "members")]
+        if pull.vector.is_empty() {
+            self.admit_again(now, replica, link);
+        }
         // A number is used once, because chunks of two transfers under one number could be mixed up. So a
         // late or repeated request begins no transfer.
         let peers = &self.peers;

@@ -99,7 +99,7 @@ pub(super) struct PeerHello {
     /// Whether it follows rounds.
     #[cfg(feature = "members")]
     pub(super) follows: bool,
-    /// Whether it took its writer while the link was open, as a replica does that makes transactions again.
+    /// Whether it took its writer while the link was open.
     #[cfg(feature = "members")]
     pub(super) is_fresh: bool,
     /// When it may next be told this member's time. `None` if it does not take that.

@@ -174,7 +174,8 @@ impl SyncMachine {
             return self.send(replica, link, Body::Writer(replica.writer()));
         }
         for peer in &mut self.peers {
-            peer.level = peer.link == link;
+            // What it rejected does not matter any more.
+            (peer.level, peer.rests) = (peer.link == link, false);
         }
         #[cfg(feature = "guests")]
         self.stop_following();

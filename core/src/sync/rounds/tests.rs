@@ -17,6 +17,8 @@ pub(in crate::sync) struct Mesh {
     pub(in crate::sync) now: Millis,
     pub(in crate::sync) node: (Replica, SyncMachine),
     pub(in crate::sync) pages: Vec<(Replica, SyncMachine)>,
+    /// The last fresh writer.
+    fresh: u8,
 }
 
 /// A frame to a page, or from it to the node.
@@ -71,6 +73,7 @@ impl Mesh {
             now: 1_000,
             node: (node, machine(owner, 1)),
             pages: Vec::new(),
+            fresh: 200,
         };
         for page in 0..pages {
             let machine = machine(None, page as u64 + 2);
@@ -125,10 +128,23 @@ impl Mesh {
         }
     }
 
-    /// What a page sends, without delivering it.
+    /// What a page sends, without delivering it. It gets a fresh writer if it asks for one.
     pub(in crate::sync) fn told(&mut self, page: usize) -> Vec<Sent> {
         self.at_page(page, Input::Tick);
-        sent(&mut self.pages[page].1)
+        let mut told = Vec::new();
+        while let Some(output) = self.pages[page].1.poll() {
+            match output {
+                Output::Send { link, bytes } => told.push((link, bytes.to_vec())),
+                Output::Refused { error, .. } => panic!("{error}"),
+                Output::Renew => {
+                    self.fresh += 1;
+                    let writer = WriterId::from_bytes([self.fresh; 16]);
+                    self.at_page(page, Input::Renew { writer });
+                }
+                _ => {}
+            }
+        }
+        told
     }
 
     pub(in crate::sync) fn deliver_to_node(&mut self, frames: Vec<Sent>) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Op;
+use crate::wire::Pull;
 
 /// The page's writer, and whether it knows of a member that admitted it.
 fn standing(mesh: &Mesh, page: usize) -> (WriterId, bool) {
@@ -109,4 +110,74 @@ fn the_clocks_of_the_first_round_and_of_so_many_others_are_kept() {
     }
     let made = &mesh.node.1.rounds.made;
     assert_eq!((made.len(), made.front()), (MADE_MAX, first.as_ref()));
+}
+
+/// Lets so many seconds pass, with the duties of all. Returns how many pulls of everything there were.
+fn pass(mesh: &mut Mesh, seconds: u64) -> usize {
+    let mut pulls = 0;
+    for _ in 0..seconds {
+        mesh.now += 1_000;
+        tend(mesh);
+        for page in 0..mesh.pages.len() {
+            mesh.node.1.compare_soon(mesh.now, link(page));
+            let (replica, machine) = &mut mesh.pages[page];
+            let stored = replica.mark();
+            machine.tend(mesh.now, replica, &stored).unwrap();
+            let told = mesh.told(page);
+            let all = told
+                .iter()
+                .filter(|it| matches!(body(&it.1), Body::Pull(pull) if pull.vector.is_empty()));
+            pulls += all.count();
+            mesh.deliver_to_node(told);
+        }
+        mesh.settle();
+    }
+    pulls
+}
+
+#[test]
+fn an_idle_page_gives_up_its_writer_and_downloads_nothing() {
+    let mut mesh = Mesh::with(true, None, 2);
+    click(&mut mesh, 0);
+    pass(&mut mesh, 2);
+    let before = standing(&mesh, 0);
+    assert!(before.1);
+    assert_eq!(pass(&mut mesh, 50), 0);
+    assert_eq!(standing(&mesh, 0), before, "it may count again");
+    assert_eq!(pass(&mut mesh, 20), 0);
+    let after = standing(&mesh, 0);
+    assert_ne!(after.0, before.0);
+    assert!(!after.1);
+    assert_eq!(mesh.node.0.members().writer_count(), 1);
+    assert_eq!(
+        mesh.pages[1].0.members().writer_count(),
+        2,
+        "the node and its own"
+    );
+    assert_eq!([mesh.value(0), mesh.value(1)], [Some(2); 2]);
+    click(&mut mesh, 0);
+    pass(&mut mesh, 2);
+    assert_eq!(standing(&mesh, 0), (after.0, true));
+    assert_eq!([mesh.value(0), mesh.value(1)], [Some(3); 2]);
+    assert_eq!(mesh.node.0.value("likes"), Some(3));
+}
+
+/// A page that goes on from what it has counts again later, if ever. One that begins again makes transactions again.
+#[test]
+fn a_page_with_a_fresh_writer_is_admitted_if_it_pulls_everything() {
+    for (vector, admitted) in [(true, false), (false, true)] {
+        let mut mesh = Mesh::new(true, 1);
+        let fresh = WriterId::from_bytes([77; 16]);
+        let vector = match vector {
+            true => mesh.pages[0].0.vector(),
+            false => VersionVector::default(),
+        };
+        let (id, chunk) = (99, 0);
+        for body in [Body::Writer(fresh), Body::Pull(Pull { id, chunk, vector })] {
+            let space = Space::default();
+            let bytes = Frame { space, body }.encode();
+            mesh.deliver_to_node([(link(0), bytes)].into());
+        }
+        assert_eq!(mesh.node.0.state.knows(&fresh), admitted);
+    }
 }
