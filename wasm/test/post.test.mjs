@@ -123,6 +123,9 @@ test('a node where nothing happens is asked less and less often', async (t) => {
   node.replica.add('likes');
   await until(() => counters.get('likes') === 1n, [counters]);
   await poll('short waits', () => waits.lastIndexOf(1_000) > waits.indexOf(8_000));
+  // The node hears how long that may take.
+  const named = node.requests.map(({ url }) => Number(new URL(url).searchParams.get('again_ms')));
+  assert.deepEqual([...new Set(named)].sort((a, b) => a - b), [1_000, 2_000, 4_000, 8_000]);
 });
 
 test('many frames, and large ones, are cut into requests that a node takes', async () => {
@@ -202,6 +205,19 @@ test('an answer that is lost, and a link that ended, begin another one', async (
   await until(() => node.replica.get('likes') === 1n, [node.replica]);
 });
 
+test('a program that was asleep opens another link at once', async (t) => {
+  const node = new FakeNode();
+  const { connection } = await via(node);
+  await poll('the link', () => connection.state === 'online');
+  const told = [];
+  connection.subscribe((state) => told.push(state));
+  const { now } = Date;
+  t.mock.method(Date, 'now', () => now() + 10_000);
+  node.sessions.clear();
+  await poll('another link', () => node.sessions.size === 1 && connection.state === 'online');
+  assert.deepEqual([told, connection.error], [['connecting', 'online'], undefined]);
+});
+
 test('a link is cut and healed', async () => {
   const node = new FakeNode();
   const { counters, connection } = await via(node, { paused: true });
@@ -245,6 +261,7 @@ test('what was counted last is sent although counters are closed', async () => {
     if (busy === 'frames') held();
     const sum = busy === 'frames' ? 3n : 2n;
     await poll(`${busy}: the last change`, () => node.replica.get('likes') === sum);
+    assert.ok(node.requests.at(-1).url.endsWith('again_ms=0'));
   }
 });
 

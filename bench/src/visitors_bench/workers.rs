@@ -247,7 +247,7 @@ impl Worker {
             false => 0,
         };
         let url = format!(
-            "http://{}/v1/spaces/default/sync?wait_ms={wait}",
+            "http://{}/v1/spaces/default/sync?wait_ms={wait}&again_ms=1000",
             self.address
         );
         let mut request = self.agent.post(url);

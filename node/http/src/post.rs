@@ -4,7 +4,8 @@
 //! Each request brings frames and receives the frames that wait for it. In both directions each
 //! frame follows its length, in four bytes with the most significant first. The first request opens
 //! a link, and the answer has its name in the header `tallymesh-session`; later requests send that
-//! header. A link without a request for a minute ends. If an answer is lost, the client opens a new
+//! header. A link without a request for a minute ends, or sooner if its client said when it comes
+//! again. So the writer of a worker that is gone is retired soon. If an answer is lost, the client opens a new
 //! link. The lost answer may have held the hello, which is sent once per link.
 //!
 //! With a ticket below the role member, the first request brings no frames and receives a
@@ -55,6 +56,9 @@ const ANSWER_BYTES_MAX: usize = BULK_BYTES_MAX - FRAME_BYTES_MAX;
 /// The longest wait for frames.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
+/// How long after the time that the client named a link still waits for its next request.
+const LATE_MAX: Duration = Duration::from_secs(2);
+
 /// Bytes of the length before a frame.
 const LENGTH_BYTES: usize = 4;
 
@@ -67,6 +71,9 @@ pub(super) struct ExchangeQuery {
     #[serde(default)]
     #[param(maximum = 20_000)]
     wait_ms: u64,
+    /// In how many milliseconds at most the next request comes. The link ends two seconds after
+    /// that. If this is left out, it ends a minute after its last request, which is the longest.
+    again_ms: Option<u64>,
 }
 
 /// One request on a link.
@@ -74,6 +81,8 @@ struct Exchange {
     frames: Vec<Vec<u8>>,
     proof: Option<Proof>,
     wait: Duration,
+    /// In which time the next request comes, if the client said so.
+    again: Option<Duration>,
     reply: oneshot::Sender<Result<Vec<u8>, Problem>>,
 }
 
@@ -101,6 +110,13 @@ impl Sessions {
             idle,
             places: places::Shared::new(SESSIONS_MAX),
         }
+    }
+
+    /// How long a link waits for its next request, of which the client may have said when it comes.
+    fn idle_after(&self, again: Option<Duration>) -> Duration {
+        again.map_or(self.idle, |again| {
+            again.saturating_add(LATE_MAX).min(self.idle)
+        })
     }
 
     /// A link of this space, for a client with the role that the link began with.
@@ -160,7 +176,8 @@ impl Sessions {
 ///
 /// The body and the answer are frames of docs/protocol.md, each after its length: four bytes, the
 /// most significant first. Without the header this opens a link; the answer has its name in the
-/// same header. A link ends a minute after its last request. With a ticket below the role member,
+/// same header. A link ends a minute after its last request, or two seconds after the time at which
+/// its client said that it comes again (`again_ms`). With a ticket below the role member,
 /// the client proves its owner's key in the second request, as docs/http.md describes.
 #[utoipa::path(
     post, path = "/v1/spaces/{space}/sync", operation_id = "sync_post", tag = "sync",
@@ -239,6 +256,7 @@ pub(super) async fn exchange(
         frames,
         proof: proof(&headers),
         wait: Duration::from_millis(query.wait_ms).min(WAIT_MAX),
+        again: query.again_ms.map(Duration::from_millis),
         reply,
     };
     // The link may have ended because the ticket of this request has.
@@ -365,10 +383,11 @@ async fn serve(
         }
     };
     let exchanges = async {
+        let mut idle = app.sessions.idle;
         loop {
             let exchange = match first.take() {
                 Some(exchange) => exchange,
-                None => match timeout(app.sessions.idle, requests.recv()).await {
+                None => match timeout(idle, requests.recv()).await {
                     Ok(Some(exchange)) => exchange,
                     _ => break,
                 },
@@ -376,9 +395,11 @@ async fn serve(
             let Exchange {
                 frames,
                 wait,
+                again,
                 mut reply,
                 ..
             } = exchange;
+            idle = app.sessions.idle_after(again);
             for frame in frames {
                 pace.one().await;
                 app.handle.frame(link, frame).await;
@@ -433,6 +454,21 @@ mod tests {
     use super::*;
     use tallymesh_core::Party;
     use tallymesh_node_engine::settings::SYNC_IDLE;
+
+    #[test]
+    fn a_link_waits_until_its_client_said_and_a_minute_at_most() {
+        let sessions = Sessions::new(SYNC_IDLE);
+        for (again_ms, idle_ms) in [
+            (None, 60_000),
+            (Some(0), 2_000),
+            (Some(1_000), 3_000),
+            (Some(58_001), 60_000),
+            (Some(u64::MAX), 60_000),
+        ] {
+            let idle = sessions.idle_after(again_ms.map(Duration::from_millis));
+            assert_eq!(idle, Duration::from_millis(idle_ms));
+        }
+    }
 
     #[test]
     fn links_of_one_ticket_leave_places_to_others() {

@@ -17,6 +17,8 @@ struct Client {
     replica: Replica,
     sync: SyncMachine,
     session: Option<String>,
+    /// In how many milliseconds it says that it comes again.
+    again_ms: Option<u64>,
     started: Instant,
 }
 
@@ -29,6 +31,7 @@ impl Client {
             replica: Replica::new(space, writer),
             sync: SyncMachine::new(SyncConfig::default(), 9),
             session: None,
+            again_ms: None,
             started: Instant::now(),
         };
         client.begin();
@@ -71,7 +74,10 @@ impl Client {
     }
 
     fn send(&mut self, wait_ms: u64, body: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        let url = format!("{}/v1/spaces/default/sync?wait_ms={wait_ms}", self.url);
+        let mut url = format!("{}/v1/spaces/default/sync?wait_ms={wait_ms}", self.url);
+        if let Some(again_ms) = self.again_ms {
+            url += &format!("&again_ms={again_ms}");
+        }
         let mut request = agent().post(url);
         if let Some(session) = &self.session {
             request = request.header("tallymesh-session", session);
@@ -260,4 +266,18 @@ async fn a_link_ends_when_nothing_is_heard_of_it() {
     ended.await.expect("the client");
     let stop = async {};
     node.run(stop).await.expect("stop");
+}
+
+#[test]
+fn a_link_ends_soon_if_its_client_does_not_come_when_it_said() {
+    let node = Node::start(&[]);
+    let [mut gone, mut patient] = [1, 2].map(|writer| Client::new(&node.url, writer));
+    gone.again_ms = Some(0);
+    patient.again_ms = Some(u64::MAX);
+    for client in [&mut gone, &mut patient] {
+        client.exchange(0).expect("an exchange");
+    }
+    eventually("one link ends", || (node.peers().len() == 1).then_some(()));
+    assert_eq!(gone.exchange(0), Err("sync_session".into()));
+    patient.exchange(0).expect("its link");
 }

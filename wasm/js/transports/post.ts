@@ -26,6 +26,10 @@ export interface PostOptions extends RetryOptions, Pick<ConnectOptions, 'ticket'
 const ANSWER_MS_MAX = 10_000;
 /** How long the node waits for something to answer to what it was sent. */
 const WAIT_MS = 100;
+/** Who was silent for so long may have lost the link by it; the node keeps one for at least two seconds. */
+const SLEPT_MS = 2_000;
+/** The longest that a node keeps a link. */
+const AGAIN_MS_MAX = 60_000;
 /** The longest that is waited because a node asks for it. */
 const RETRY_AFTER_MS_MAX = 60_000;
 
@@ -71,6 +75,8 @@ interface Attempt {
   intervalMs: number;
   /** The request that is under way. */
   request: Exchange | undefined;
+  /** When the node answered last. */
+  answeredAt: number;
   failuresBefore: number;
 }
 
@@ -135,7 +141,7 @@ class PostConnection extends PersistentConnection {
     this.#retryAfterMs = 0;
     const attempt: Attempt = {
       session: undefined, link: undefined, proof: {}, queue: [], urgent: true, timer: undefined,
-      intervalMs: this.#interval, request: undefined, failuresBefore: this.#failures,
+      intervalMs: this.#interval, request: undefined, answeredAt: 0, failuresBefore: this.#failures,
     };
     this.#attempt = attempt;
     this.become('connecting');
@@ -174,12 +180,15 @@ class PostConnection extends PersistentConnection {
   async #exchange(attempt: Attempt): Promise<void> {
     clearTimeout(attempt.timer);
     const { urgent } = attempt;
+    const { intervalMaxMs = 15_000 } = this.#options;
+    const longerMs = Math.min(attempt.intervalMs * 2, intervalMaxMs);
     const frames = this.#take(attempt);
     try {
-      const request = this.#request(attempt, frames, urgent && attempt.link ? WAIT_MS : 0);
+      const request = this.#request(attempt, frames, urgent && attempt.link ? WAIT_MS : 0, urgent ? this.#interval : longerMs);
       attempt.request = request;
       const { headers, frames: came } = await request.answer;
       attempt.request = undefined;
+      attempt.answeredAt = Date.now();
       attempt.session = headers.get('tallymesh-session') ?? attempt.session;
       attempt.proof = {};
       // What is not the attempt of now is finished by whoever ended it.
@@ -199,11 +208,16 @@ class PostConnection extends PersistentConnection {
         if (this.#attempt !== attempt) return;
       }
       const quiet = !urgent && came.every((frame) => frame[TYPE_AT] === DIGEST);
-      const { intervalMaxMs = 15_000 } = this.#options;
-      attempt.intervalMs = quiet ? Math.min(attempt.intervalMs * 2, intervalMaxMs) : this.#interval;
+      attempt.intervalMs = quiet ? longerMs : this.#interval;
       this.#next(attempt, attempt.urgent ? 0 : attempt.intervalMs);
     } catch (error) {
       attempt.request = undefined;
+      // A program that was put to sleep comes back to no link. It opens another one at once.
+      const slept = attempt.answeredAt > 0 && Date.now() > attempt.answeredAt + SLEPT_MS;
+      if (this.#attempt === attempt && slept && isTallymeshError(error) && error.code === 'sync_session') {
+        this.#drop();
+        return this.#dial();
+      }
       this.#fail(attempt, isTallymeshError(error) ? error : this.problem('link_lost', String(error), { cause: error }));
     }
   }
@@ -217,7 +231,8 @@ class PostConnection extends PersistentConnection {
     return frames;
   }
 
-  #request(attempt: Attempt, frames: Uint8Array<ArrayBuffer>[], waitMs: number, last = false): Exchange {
+  /** The node keeps the link until `againMs` have passed, and a little longer; 0 for the last request. */
+  #request(attempt: Attempt, frames: Uint8Array<ArrayBuffer>[], waitMs: number, againMs: number): Exchange {
     const { fetch: ask = globalThis.fetch, signal, ticket } = this.#options;
     const over = new AbortController();
     const cancel = (): void => over.abort();
@@ -229,6 +244,7 @@ class PostConnection extends PersistentConnection {
     signal?.addEventListener('abort', cancel);
     const url = new URL(this.url);
     if (waitMs > 0) url.searchParams.set('wait_ms', String(waitMs));
+    url.searchParams.set('again_ms', String(Math.min(Math.ceil(againMs), AGAIN_MS_MAX)));
     const answer = async (): Promise<Answer> => {
       try {
         const response = await ask(url.href, {
@@ -242,7 +258,7 @@ class PostConnection extends PersistentConnection {
           body: joined(frames),
           signal: over.signal,
           // A page that goes has no time to wait; browsers do this for so many bytes only.
-          ...(last && frames.every(({ length }) => length < 16_384) && frames.length < 4 && { keepalive: true }),
+          ...(againMs === 0 && frames.every(({ length }) => length < 16_384) && frames.length < 4 && { keepalive: true }),
         });
         if (!response.ok) throw await this.#refusal(response);
         const came = split(new Uint8Array(await response.arrayBuffer()));
@@ -309,7 +325,7 @@ class PostConnection extends PersistentConnection {
         if (request.frames > 0) await request.answer;
         else request.cancel();
       }
-      while (attempt.queue.length > 0 && !aborted()) await this.#request(attempt, this.#take(attempt), 0, true).answer;
+      while (attempt.queue.length > 0 && !aborted()) await this.#request(attempt, this.#take(attempt), 0, 0).answer;
     } catch {
       // There is nobody left who could try again.
     }
