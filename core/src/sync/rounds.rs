@@ -12,7 +12,7 @@
 //!   the rounds then, and pull.
 //! - A member acknowledges nothing that its last rounds may not have brought to their receivers yet
 //!   ([`SyncMachine::note_pages`]). So it can admit a page with the page's first transaction.
-//! - At most [`MARKS_MAX`] marks are kept. A link at an older one leaves the rounds, and pulls.
+//! - At most [`MARKS_MAX`] marks are kept. Links at more marks than these get rounds from an earlier mark than their own.
 //!
 //! Nodes that keep idempotency keys get [pushes](super::push), which carry these and are passed on unchanged.
 //!
@@ -365,14 +365,27 @@ impl SyncMachine {
         self.rounds
             .drop_unused(|of| peers.iter().any(|peer| peer.sent.position == Some(of)));
         if self.rounds.marks.len() > MARKS_MAX {
-            let (oldest, _) = self.rounds.marks.remove(0);
-            for peer in &mut self.peers {
-                peer.sent.position.take_if(|it| *it == oldest);
-            }
+            self.join_marks();
         }
         if self.rounds.marks.len() > 1 {
             let next = self.next_round();
             self.rounds.due = Some(self.rounds.due.map_or(next, |due| due.min(next)));
+        }
+    }
+
+    /// Moves the links at one mark to the mark before it. Their next round has something that they have already, which
+    /// does no harm. It takes the two marks that are closest to each other, as that is least.
+    fn join_marks(&mut self) {
+        let marks = &mut self.rounds.marks;
+        let later = 1..marks.len() - 1; // the last one is the present position
+        let Some(later) = later.min_by_key(|at| marks[*at].0 - marks[at - 1].0) else {
+            return;
+        };
+        let (from, to) = (marks.remove(later).0, marks[later - 1].0);
+        for peer in &mut self.peers {
+            if peer.sent.position == Some(from) {
+                peer.sent.position = Some(to);
+            }
         }
     }
 

@@ -241,22 +241,26 @@ fn changes_conflate_while_a_link_is_busy() {
 }
 
 #[test]
-fn a_link_that_stays_behind_leaves_the_rounds_and_pulls() {
-    let mut mesh = Mesh::new(false, MARKS_MAX + 2);
-    for page in 0..=MARKS_MAX {
+fn links_at_many_marks_stay_in_the_rounds() {
+    let mut mesh = Mesh::new(false, 2 * MARKS_MAX);
+    for page in 0..mesh.pages.len() {
         mesh.node.1.note_busy(link(page), true);
         let frames = mesh.add("likes");
         mesh.deliver(&frames);
         assert!(mesh.node.1.rounds.marks.len() <= MARKS_MAX);
     }
-    let left: Vec<usize> = (0..mesh.pages.len())
-        .filter(|page| !mesh.node.1.is_in_rounds(link(*page)))
-        .collect();
-    assert_eq!(left, [0, 1]);
+    let had: Vec<_> = (0..mesh.pages.len()).map(|it| mesh.value(it)).collect();
+    assert!(
+        had.is_sorted() && had[0] < had[1],
+        "each is at a mark of its own"
+    );
     for page in 0..mesh.pages.len() {
         mesh.node.1.note_busy(link(page), false);
     }
-    mesh.settle();
+    let frames = mesh.wait(BETWEEN_MS);
+    assert_eq!(rounds(&frames).len(), mesh.pages.len());
+    assert_eq!(frames.len(), mesh.pages.len(), "and nothing else");
+    mesh.deliver(&frames);
     for page in 0..mesh.pages.len() {
         assert_eq!(mesh.value(page), mesh.node.0.value("likes"));
         assert!(mesh.node.1.is_in_rounds(link(page)));
