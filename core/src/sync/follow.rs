@@ -11,6 +11,7 @@
 
 use super::{Link, Millis, SyncMachine};
 use crate::error::Error;
+use crate::message::Message;
 use crate::optional::{Empty, Optional};
 use crate::replica::Replica;
 use crate::state::vector::VersionVector;
@@ -107,14 +108,19 @@ impl SyncMachine {
         if let Some(peer) = self.peer_mut(link) {
             peer.following.update(|it| it.reach(round.to));
         }
-        // The peer made this durable before it sent it.
+        self.note_receipt(replica, link, message);
+        Ok(())
+    }
+
+    /// Notes which own transactions a peer has, by a message that the peer assembled and this replica merged. The peer made
+    /// this durable before it sent it.
+    pub(super) fn note_receipt(&self, replica: &mut Replica, link: Link, message: &Message) {
         if message.hi(&replica.writer()).is_some() {
             let named = message.delta.writers.iter();
             let clocks = named.filter(|it| it.hi > 0).map(|it| (it.writer, it.hi));
             let held = VersionVector::from_sorted(clocks.collect());
             self.note_peer_vector(replica, link, &held);
         }
-        Ok(())
     }
 
     /// Handles the position of a peer that sends rounds.

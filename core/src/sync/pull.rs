@@ -509,6 +509,8 @@ impl SyncMachine {
         let Some(merged) = self.merge_from(now, replica, link, (&staged, last), &new)? else {
             return Ok(None);
         };
+        #[cfg(feature = "guests")]
+        self.note_receipt(replica, link, last);
         self.is_level(link);
         if !merged.new {
             self.brought_nothing(link);

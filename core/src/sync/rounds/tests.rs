@@ -241,6 +241,27 @@ fn changes_conflate_while_a_link_is_busy() {
 }
 
 #[test]
+fn the_answer_to_a_pull_is_a_receipt() {
+    let mut mesh = Mesh::new(true, 1);
+    mesh.pages[0].0.add("likes", 5).unwrap();
+    mesh.at_page(0, Input::Changed);
+    mesh.now += 5;
+    let told = mesh.told(0);
+    mesh.deliver_to_node(told);
+    assert_eq!(rounds(&mesh.wait(BETWEEN_MS)).len(), 1, "it is lost");
+    let frames = mesh.add("likes");
+    mesh.deliver(&frames);
+    let asked = mesh.told(0);
+    mesh.deliver_to_node(asked);
+    assert_eq!(mesh.pages[0].0.consistency().unconfirmed(), 1);
+    let mut answer = sent(&mut mesh.node.1);
+    answer.retain(|it| matches!(body(&it.1), Body::Delta(_)));
+    mesh.deliver(&answer);
+    assert_eq!(mesh.value(0), Some(7));
+    assert_eq!(mesh.pages[0].0.consistency().unconfirmed(), 0);
+}
+
+#[test]
 fn links_at_many_marks_stay_in_the_rounds() {
     let mut mesh = Mesh::new(false, 2 * MARKS_MAX);
     for page in 0..mesh.pages.len() {
