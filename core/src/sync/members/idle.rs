@@ -21,7 +21,7 @@ impl SyncMachine {
     /// of a budget.
     #[cfg(feature = "guests")]
     pub(super) fn hand_over_idle(&mut self, now: Millis, replica: &Replica) {
-        if self.config.owner.is_some() || replica.membership.sponsor_number().is_none() {
+        if self.config.owner.is_some() {
             return;
         }
         let clock = replica.clock();
@@ -38,11 +38,14 @@ impl SyncMachine {
         let is_open = replica.consistency().unconfirmed() > 0
             || !replica.rejoin.earlier().is_empty()
             || replica.has_accounts();
-        if now < since + idle_ms || is_open || replica.len() > COUNTERS_MAX {
+        let is_writer = replica.membership.sponsor_number().is_some();
+        if !is_writer || now < since + idle_ms || is_open || replica.len() > COUNTERS_MAX {
             return;
         }
         if let Some(link) = self.followed_member(replica) {
             self.begin_rejoin(now, replica, link);
+            // The next transaction may have the clock of the last one, under a fresh writer.
+            self.guests.update(|it| it.idle = (u64::MAX, now));
         }
     }
 

@@ -157,7 +157,8 @@ fn an_idle_page_gives_up_its_writer_and_downloads_nothing() {
     assert_eq!([mesh.value(0), mesh.value(1)], [Some(2); 2]);
     click(&mut mesh, 0);
     pass(&mut mesh, 2);
-    assert_eq!(standing(&mesh, 0), (after.0, true));
+    assert_eq!(pass(&mut mesh, 50), 0);
+    assert_eq!(standing(&mesh, 0), (after.0, true), "a minute begins anew");
     assert_eq!([mesh.value(0), mesh.value(1)], [Some(3); 2]);
     assert_eq!(mesh.node.0.value("likes"), Some(3));
 }
