@@ -5,8 +5,8 @@
 //! frame follows its length, in four bytes with the most significant first. The first request opens
 //! a link, and the answer has its name in the header `tallymesh-session`; later requests send that
 //! header. A link without a request for a minute ends, or sooner if its client said when it comes
-//! again. So the writer of a worker that is gone is retired soon. If an answer is lost, the client opens a new
-//! link. The lost answer may have held the hello, which is sent once per link.
+//! again. So the writer of a worker that is gone is retired soon. If an answer is lost, the client
+//! opens a new link. The lost answer may have held the hello, which is sent once per link.
 //!
 //! With a ticket below the role member, the first request brings no frames and receives a
 //! challenge. The second request proves the owner's key. Both are in headers.

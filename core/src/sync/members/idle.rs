@@ -13,7 +13,7 @@ use crate::sync::{Link, Millis, Session, SyncMachine};
 const CROWDED_MS: Millis = 5_000;
 const CROWD: usize = 4_096;
 
-/// A page with more counters keeps its writer. To go on from what it has takes a millisecond for each thousand of them.
+/// A page with more counters keeps its writer, because to go on from what it has builds its state anew.
 const COUNTERS_MAX: usize = 10_000;
 
 impl SyncMachine {

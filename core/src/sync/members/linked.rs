@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 impl SyncMachine {
     /// Whether this replica has caught up with all linked members since their links opened or it began again.
-    /// These members and itself must be a majority. No [stranger](Self::has_strangers) may be in its state. A member whose start has not announced itself yet counts
-    /// if its link has [its owner](SyncMachine::set_owner). So members that start together wait for nobody
+    /// These members and itself must be a majority. Its state may have no [stranger](Self::has_strangers). A member
+    /// whose start has not announced itself yet counts if its link has [its owner](SyncMachine::set_owner). So members that start together wait for nobody
     /// else, and not [for each other](SyncMachine::are_both_early) if they have written.
     ///
     /// A replica that begins from its store should wait for this before it

@@ -174,7 +174,7 @@ impl SyncMachine {
             return self.send(replica, link, Body::Writer(replica.writer()));
         }
         for peer in &mut self.peers {
-            // What it rejected does not matter any more.
+            // A message that this replica rejected before says nothing about the next one.
             (peer.level, peer.rests) = (peer.link == link, false);
         }
         #[cfg(feature = "guests")]

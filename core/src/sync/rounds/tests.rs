@@ -128,7 +128,7 @@ impl Mesh {
         }
     }
 
-    /// What a page sends, without delivering it. It gets a fresh writer if it asks for one.
+    /// Returns what a page sends, without delivering it. A page that asks for a fresh writer gets one.
     pub(in crate::sync) fn told(&mut self, page: usize) -> Vec<Sent> {
         self.at_page(page, Input::Tick);
         let mut told = Vec::new();
